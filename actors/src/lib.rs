@@ -1,1 +1,21 @@
-//! actors
+//! Who may, when, how long, and what is written down.
+//!
+//! The house of a device: one gate for every link ([`House::answer`]), one place for the keeper's commands
+//! ([`House::command`]), and below them the supervision tree. The one way of a request is a row of types, each made by the
+//! check before it: bytes, [`wire::Envelope`], `Opened`, `Admitted`, `Authorised`, then an actor that takes a [`Permit`], then
+//! the journal, then [`wire::Sealed`] bytes. An unverified request cannot reach an actor, because no code compiles that would
+//! send it.
+//!
+//! This is the only home of ractor and of the database.
+
+mod house;
+pub mod command;
+mod parts;
+pub mod store;
+pub mod tree;
+
+pub use command::{Caller, Command, Event, FailCode, GrantLine, JournalLine, OwnerLine, ReceiptLine, Reply, Status, Waiting, Way};
+pub use house::{Forbidden, GrowError, House, Link};
+pub use parts::{Group, Installed, Limits, Parts, Service, SettingsChange, Work};
+pub use store::{MemoryVault, Reader, SqliteVault, Vault, VaultError};
+pub use tree::{Node, NodeState, Tree};
