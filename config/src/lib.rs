@@ -1,1 +1,16 @@
-//! config
+//! What the keeper wrote, and where it lies.
+//!
+//! Owns the settings (file, environment, command line), the folders they live in, and the rules for files that only one person may
+//! read. Called by both programs at their edge. Refuses unknown keys, loose permissions and symbolic links in place of secrets.
+//! Knows no grants: what a device may do is never a setting.
+
+pub mod keys;
+pub mod places;
+pub mod safe;
+pub mod settings;
+
+pub use places::{Flags, Places};
+pub use settings::{
+    CameraSettings, DeviceSettings, DirectSettings, KeeperSettings, LimitSettings, LinkSettings, LogFormat,
+    LogSettings, Scheme, Settings, SettingsError, SignSettings,
+};
