@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# lint.sh: format, clippy, and where they are installed shellcheck and cargo-deny.
+# What is not installed is named in the file LATCHKEY_SKIPS points to.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+skip() { printf '%s\n' "$*" | tee -a "${LATCHKEY_SKIPS:-/dev/null}"; }
+
+echo '== format'
+cargo fmt --all --check
+
+echo '== clippy'
+cargo clippy --locked --workspace --all-targets -- -D warnings
+
+if command -v shellcheck >/dev/null; then
+  echo '== shellcheck'
+  shellcheck scripts/*.sh .ci/run
+else
+  skip 'shellcheck: not installed, so the scripts were not checked'
+fi
+
+if cargo deny --version >/dev/null 2>&1; then
+  echo '== cargo deny'
+  cargo deny --locked check
+else
+  skip 'cargo-deny: not installed, so licences and advisories were not checked (arrows and homes are, by a test)'
+fi
