@@ -1,1 +1,21 @@
-//! handlers
+//! How a capability does its work: health, camera, display, the in-use sign.
+//!
+//! Owns the ports that others implement ([`Screen`], [`SignBackend`], [`Census`], [`Clock`], [`Chance`]) and the hardware behind the
+//! built-in capabilities. Called by the capability actors alone. Knows nothing of owners, grants, receipts, or how to reach a network.
+
+pub mod camera;
+pub mod clock;
+pub mod display;
+pub mod handler;
+pub mod health;
+pub mod screen;
+pub mod sign;
+
+pub use camera::{Camera, CameraChoice};
+pub use clock::{BootTime, Chance, Clock, SystemClock, TokioClock};
+pub use display::{DisplayImage, DisplayText};
+pub use futures_util::future::BoxFuture;
+pub use handler::{Call, CaptureHandler, Fault, Handler};
+pub use health::{Census, Health, HealthParts};
+pub use screen::{Content, ImageType, Screen, Shown};
+pub use sign::{LedSign, Lit, ON_MIN, Sign, SignBackend, SignFault, SignState, SimulatedSign};
