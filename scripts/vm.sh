@@ -18,7 +18,7 @@ set -euo pipefail
 PATH=$PATH:/usr/sbin:/sbin
 
 CACHE=${LATCHKEY_VM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/latchkey-vm}
-# The only parts of the module tree that a camera, an LED and their kind need: 60 MB instead of 440.
+# The only parts of the module tree that a camera, an LED and their kind need, so that the cache stays near 120 MB.
 KEPT_MODULES='kernel/drivers/media kernel/drivers/input kernel/drivers/leds kernel/drivers/video kernel/drivers/gpio kernel/sound kernel/lib'
 WAIT_FOR_OTHERS_S=600 # another run may be fetching the kernel over a slow line
 
@@ -59,7 +59,7 @@ kernel_package() { # what Debian's "the current stock kernel" stands for just no
   apt-cache depends linux-image-amd64 2>/dev/null | awk '$1 == "Depends:" { print $2; exit }'
 }
 
-fetch_package() { # into CACHE/download; a cut-off download goes on where it stopped; apt checks the hash
+fetch_package() { # into CACHE/download, checked against the hash in apt's lists
   command -v apt-get >/dev/null || cannot "the kernel comes from Debian's archive, and this system has no apt-get"
   local package attempt
   package=$(kernel_package)
@@ -72,22 +72,41 @@ fetch_package() { # into CACHE/download; a cut-off download goes on where it sto
   mkdir -p download
   for attempt in 1 2 3; do
     note "fetching $package, about 70 MB, once (attempt $attempt of 3)"
-    if (cd download && fetch_with_progress "$package"); then touch download/complete; return; fi
+    if fetch_by_curl "$package" || fetch_by_apt "$package"; then touch download/complete; return; fi
   done
   cannot "$package could not be downloaded; is the network there?"
 }
 
-fetch_with_progress() { # fetch_with_progress PACKAGE, in the current folder
-  local size
-  size=$(apt-cache show --no-all-versions "$1" 2>/dev/null | awk '$1 == "Size:" { print int($2 / 1000000); exit }')
-  apt_as_is -q download "$1" >apt.log 2>&1 &
-  local apt=$! waited=0
-  while kill -0 $apt 2>/dev/null; do
+fetch_by_curl() { # goes on where an earlier download was cut off, which apt does not
+  command -v curl >/dev/null || return 1
+  local address name size hash
+  read -r address name size hash < <(apt_as_is download --print-uris "$1" 2>/dev/null | grep '^.http' | tr -d "'")
+  if [ -z "${hash:-}" ] || [ "${hash%%:*}" != SHA256 ]; then return 1; fi
+  with_progress "$size" curl --fail --location --silent --show-error --continue-at - --connect-timeout 20 \
+    --output "download/$name.part" "$address" || return 1
+  if [ "$(sha256sum <"download/$name.part" | cut -d' ' -f1)" != "${hash#SHA256:}" ]; then
+    note 'what came is not what the list says; it is thrown away'
+    rm -f "download/$name.part"
+    return 1
+  fi
+  mv "download/$name.part" "download/$name"
+}
+
+fetch_by_apt() { # knows proxies, mirrors and passwords that curl does not, and checks the hash itself
+  (cd download && with_progress 70000000 apt_as_is -q download "$1")
+}
+
+with_progress() { # with_progress BYTES COMMAND...: says every five seconds how far the download is
+  local bytes=$1 waited=0 command
+  shift
+  "$@" >"$CACHE/download.log" 2>&1 &
+  command=$!
+  while kill -0 "$command" 2>/dev/null; do
     sleep 1
     waited=$((waited + 1))
-    [ $((waited % 5)) != 0 ] || note "  $(($(du -sk . | cut -f1) / 1000)) of ${size:-70} MB"
+    [ $((waited % 5)) != 0 ] || note "  $(($(du -sk "$CACHE/download" | cut -f1) / 1000)) of $((bytes / 1000000)) MB"
   done
-  wait $apt || { sed 's/^/    /' apt.log >&2; return 1; }
+  wait "$command" || { sed 's/^/    /' "$CACHE/download.log" >&2; return 1; }
 }
 
 unpack_package() { # from download/*.deb: boot/ and the kept modules, in one step
