@@ -1,9 +1,12 @@
-//! Where settings and state lie. Called once by a program at its start.
+//! Where settings and state lie. Called once by a program at its start; the environment comes in as a function.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::settings::SettingsError;
+
+/// The settings file's name inside the settings folder.
+pub const SETTINGS_FILE: &str = "latchkey.toml";
 
 /// What the command line said about places.
 #[derive(Debug, Clone, Default)]
@@ -31,14 +34,91 @@ impl Places {
     /// Flags before environment before the defaults: XDG for a person, `/etc` and `/var/lib` for root or `--system`.
     ///
     /// # Errors
-    /// When a person has neither `HOME` nor the XDG variables.
+    /// [`SettingsError::NoHome`] when a person has neither `HOME` nor the XDG variables.
     pub fn find(flags: Flags, env: &dyn Fn(&str) -> Option<OsString>, root: bool) -> Result<Self, SettingsError> {
-        let _ = (flags, env, root);
-        todo!()
+        let system = root || flags.system;
+        let set = |name: &str| env(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let xdg = |name: &str, under_home: &str| {
+            set(name)
+                .filter(|path| path.is_absolute())
+                .or_else(|| set("HOME").map(|home| home.join(under_home)))
+                .map(|path| path.join("latchkey"))
+                .ok_or(SettingsError::NoHome)
+        };
+        let config_named = flags.config_dir.or_else(|| set("LATCHKEY_CONFIG_DIR"));
+        let state_named = flags.state_dir.or_else(|| set("LATCHKEY_STATE_DIR"));
+        let named = config_named.is_some();
+        let config_dir = match config_named {
+            Some(path) => path,
+            None if system => Path::new("/etc/latchkey").to_owned(),
+            None => xdg("XDG_CONFIG_HOME", ".config")?,
+        };
+        let state_dir = match state_named {
+            Some(path) => path,
+            None if system => Path::new("/var/lib/latchkey").to_owned(),
+            None => xdg("XDG_STATE_HOME", ".local/state")?,
+        };
+        Ok(Self { config_dir, state_dir, config_named: named })
     }
 
     /// The settings file.
     pub fn settings_file(&self) -> PathBuf {
-        self.config_dir.join("latchkey.toml")
+        self.config_dir.join(SETTINGS_FILE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    fn check(flags: (&str, &str, bool), env: &[(&str, &str)], root: bool, expected: Option<(&str, &str)>) {
+        let path = |text: &str| (!text.is_empty()).then(|| PathBuf::from(text));
+        let flags = Flags { config_dir: path(flags.0), state_dir: path(flags.1), system: flags.2 };
+        let lookup = |name: &str| env.iter().find(|(known, _)| *known == name).map(|(_, value)| OsString::from(value));
+        let found = Places::find(flags, &lookup, root).ok();
+        let found =
+            found.as_ref().map(|places| (places.config_dir.to_str().unwrap(), places.state_dir.to_str().unwrap()));
+        assert_eq!(found, expected, "{env:?}");
+    }
+
+    #[test]
+    fn flags_come_before_the_environment_and_that_before_the_defaults() {
+        let home = ("HOME", "/home/a");
+        check(("", "", false), &[home], false, Some(("/home/a/.config/latchkey", "/home/a/.local/state/latchkey")));
+        check(
+            ("", "", false),
+            &[home, ("XDG_CONFIG_HOME", "/x")],
+            false,
+            Some(("/x/latchkey", "/home/a/.local/state/latchkey")),
+        );
+        check(
+            ("", "", false),
+            &[home, ("XDG_STATE_HOME", "relative")],
+            false,
+            Some(("/home/a/.config/latchkey", "/home/a/.local/state/latchkey")),
+        );
+        check(("", "", false), &[home], true, Some(("/etc/latchkey", "/var/lib/latchkey")));
+        check(("", "", true), &[home], false, Some(("/etc/latchkey", "/var/lib/latchkey")));
+        check(
+            ("", "", false),
+            &[("LATCHKEY_CONFIG_DIR", "/c"), ("LATCHKEY_STATE_DIR", "/s")],
+            true,
+            Some(("/c", "/s")),
+        );
+        check(
+            ("/f", "/g", false),
+            &[("LATCHKEY_CONFIG_DIR", "/c"), ("LATCHKEY_STATE_DIR", "/s")],
+            true,
+            Some(("/f", "/g")),
+        );
+        check(
+            ("", "", false),
+            &[("LATCHKEY_CONFIG_DIR", ""), home],
+            false,
+            Some(("/home/a/.config/latchkey", "/home/a/.local/state/latchkey")),
+        );
+        check(("", "", false), &[], false, None);
     }
 }

@@ -1,0 +1,113 @@
+//! From what was written to what is valid: one function for each kind of value, each refusing with a reason for people.
+
+use std::net::{IpAddr, SocketAddr};
+
+use super::{LogFormat, Scheme};
+
+/// A device's name fits the lists and pages that show it.
+const NAME_BYTES_MAX: usize = 64;
+/// The longest host name the domain system has.
+const HOST_BYTES_MAX: usize = 253;
+/// More host names than this are a mistake.
+const HOSTS_MAX: usize = 32;
+/// More requests a second than any device can answer.
+const RATE_PER_SECOND_MAX: u32 = 100_000;
+/// A burst that would hold the device for ten seconds at the highest rate.
+const RATE_BURST_MAX: u32 = 1_000_000;
+
+pub(super) fn name(text: &str) -> Result<String, String> {
+    if text.trim().is_empty() || text.len() > NAME_BYTES_MAX {
+        return Err(format!("a name has 1 to {NAME_BYTES_MAX} bytes, this has {}", text.len()));
+    }
+    if text.chars().any(char::is_control) {
+        return Err("a name has no control characters".to_owned());
+    }
+    Ok(text.to_owned())
+}
+
+pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse()
+        .map_err(|_| format!("{text:?} is not an address with a port, such as \"127.0.0.1:7601\" or \"[::1]:7601\""))
+}
+
+pub(super) fn loopback_address(text: &str) -> Result<SocketAddr, String> {
+    let address = address(text)?;
+    if address.ip().is_loopback() {
+        Ok(address)
+    } else {
+        Err(format!("{text:?} is not a loopback address; the keeper's page is for this machine alone"))
+    }
+}
+
+/// A host name, lower case, or an address without brackets.
+pub(super) fn host(text: &str) -> Result<String, String> {
+    let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
+    if let Ok(address) = bare.parse::<IpAddr>() {
+        return Ok(address.to_string());
+    }
+    let label = |label: &str| {
+        (1..=63).contains(&label.len())
+            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    if text.len() <= HOST_BYTES_MAX && text.split('.').all(label) {
+        Ok(text.to_ascii_lowercase())
+    } else {
+        Err(format!("{text:?} is not a host name or address (without scheme and port)"))
+    }
+}
+
+pub(super) fn hosts(texts: &[String]) -> Result<Vec<String>, String> {
+    if texts.len() > HOSTS_MAX {
+        return Err(format!("at most {HOSTS_MAX} names, these are {}", texts.len()));
+    }
+    texts.iter().map(|text| host(text)).collect()
+}
+
+pub(super) fn scheme(text: &str) -> Result<Scheme, String> {
+    match text {
+        "auto" => Ok(Scheme::Auto),
+        "https" => Ok(Scheme::Https),
+        "http" => Ok(Scheme::Http),
+        _ => Err(format!("{text:?} is none of \"auto\", \"https\", \"http\"")),
+    }
+}
+
+pub(super) fn camera(text: &str) -> Result<String, String> {
+    if text.is_empty() || text.contains('\0') || (!text.starts_with('/') && text.contains('/')) {
+        return Err(format!("{text:?} is neither a name under /dev/v4l/by-id or by-path nor a path"));
+    }
+    Ok(text.to_owned())
+}
+
+pub(super) fn led(text: &str) -> Result<String, String> {
+    if matches!(text, "" | "." | "..") || text.contains(['/', '\0']) {
+        return Err(format!("{text:?} is not a name under /sys/class/leds"));
+    }
+    Ok(text.to_owned())
+}
+
+pub(super) fn rate_per_second(rate: u32) -> Result<u32, String> {
+    within(rate, RATE_PER_SECOND_MAX)
+}
+
+pub(super) fn rate_burst(burst: u32) -> Result<u32, String> {
+    within(burst, RATE_BURST_MAX)
+}
+
+fn within(value: u32, most: u32) -> Result<u32, String> {
+    if (1..=most).contains(&value) { Ok(value) } else { Err(format!("{value} is not within 1 and {most}")) }
+}
+
+pub(super) fn filter(text: &str) -> Result<String, String> {
+    if text.trim().is_empty() { Err("a filter such as \"info\"".to_owned()) } else { Ok(text.to_owned()) }
+}
+
+pub(super) fn log_format(text: &str) -> Result<LogFormat, String> {
+    match text {
+        "text" => Ok(LogFormat::Text),
+        "json" => Ok(LogFormat::Json),
+        _ => Err(format!("{text:?} is neither \"text\" nor \"json\"")),
+    }
+}

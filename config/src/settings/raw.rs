@@ -1,0 +1,69 @@
+//! The settings as they are written: every key may be absent, nothing is checked beyond its kind.
+
+use serde::Deserialize;
+
+#[derive(Deserialize, Default)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RawSettings {
+    pub(super) device: RawDevice,
+    pub(super) link: RawLink,
+    pub(super) keeper: RawKeeper,
+    pub(super) camera: RawCamera,
+    pub(super) sign: RawSign,
+    pub(super) limits: RawLimits,
+    pub(super) log: RawLog,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RawDevice {
+    pub(super) name: Option<String>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RawLink {
+    pub(super) direct: RawDirect,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RawDirect {
+    pub(super) listen: Option<String>,
+    pub(super) advertise: Option<String>,
+    pub(super) scheme: Option<String>,
+    pub(super) hosts: Option<Vec<String>>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RawKeeper {
+    pub(super) listen: Option<String>,
+    pub(super) display: Option<bool>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RawCamera {
+    pub(super) device: Option<String>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RawSign {
+    pub(super) led: Option<String>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RawLimits {
+    pub(super) rate_per_second: Option<u32>,
+    pub(super) rate_burst: Option<u32>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RawLog {
+    pub(super) filter: Option<String>,
+    pub(super) format: Option<String>,
+}
