@@ -1,0 +1,336 @@
+//! What can be typed, and its help.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+/// Shown under every help text.
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  done
+  1  failed
+  2  wrong usage, or arguments outside what the device declares
+  3  refused: not granted, not active, not approved in time, not the owner
+  4  not reachable, or not in time
+  5  outcome unknown: the request was sent and nothing proves how it ended";
+
+const START: &str = "\
+First steps:
+  latchkey agent new kitchen-bot@home.example.org
+  latchkey claim 'https://192.168.1.20:7601/#…'     the link from: latchkeyd pair
+  latchkey capabilities kitchen
+  latchkey snapshot kitchen -o kitchen.jpg
+
+DEVICE is a name, the first six or more characters of a key, or a fingerprint.
+State is kept in --state-dir, else $LATCHKEY_CONTROLLER_DIR, else ~/.local/state/latchkey-controller.
+
+Exit codes:
+  0  done
+  1  failed
+  2  wrong usage, or arguments outside what the device declares
+  3  refused: not granted, not active, not approved in time, not the owner
+  4  not reachable, or not in time
+  5  outcome unknown: the request was sent and nothing proves how it ended";
+
+/// Use devices that run latchkeyd: claim them, see what they offer, call it.
+///
+/// Each request is signed with an agent's key and sent straight to the device; each answer is checked against the key
+/// that the device showed when it was paired.
+#[derive(Debug, Parser)]
+#[command(name = "latchkey", version, after_help = START, after_long_help = START, max_term_width = 100)]
+#[command(disable_help_subcommand = true)]
+pub(crate) struct Cli {
+    /// Folder for keys and inventory (0700)
+    #[arg(long, global = true, value_name = "DIR")]
+    pub(crate) state_dir: Option<PathBuf>,
+    /// Print one JSON document on stdout
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// Give up after this long, whatever happens [default: 90; as long as the keeper may take where it waits for one]
+    #[arg(long, global = true, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    pub(crate) timeout: Option<u32>,
+    /// The agent to act for, if there is more than one
+    #[arg(long, global = true, value_name = "ADDRESS")]
+    pub(crate) agent: Option<String>,
+    /// What to do
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// All commands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Make and show agents: whose keys the devices obey
+    Agent {
+        /// What to do
+        #[command(subcommand)]
+        command: AgentCommand,
+    },
+    /// Ask for a device; its keeper approves at the device
+    #[command(after_help = CLAIM_HELP)]
+    Claim(Claim),
+    /// List devices, and ask about changes that wait for a keeper
+    #[command(after_help = DEVICES_HELP)]
+    Devices,
+    /// Show what a device offers: names, arguments with bounds, grants, state
+    #[command(after_help = CAPABILITIES_HELP)]
+    Capabilities {
+        /// The device
+        device: String,
+    },
+    /// Make a device the agent's active one
+    #[command(after_help = ACTIVATE_HELP)]
+    Activate {
+        /// The device
+        device: String,
+        /// For how many seconds
+        #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(5..=300))]
+        lease: u64,
+    },
+    /// End activation
+    #[command(after_help = EXIT_CODES)]
+    Deactivate {
+        /// The device
+        device: String,
+    },
+    /// Use a capability
+    #[command(after_help = CALL_HELP)]
+    Call(Call),
+    /// Stop a running call, also one that another process waits for
+    #[command(after_help = CANCEL_HELP)]
+    Cancel {
+        /// The device
+        device: String,
+        /// The id of the call
+        id: String,
+    },
+    /// Take a picture (camera.snapshot)
+    #[command(after_help = SNAPSHOT_HELP)]
+    Snapshot(Snapshot),
+    /// Show a text or a picture (display.text, display.image)
+    #[command(after_help = SHOW_HELP)]
+    Show(Show),
+    /// Ask how a device is (device.health)
+    #[command(after_help = HEALTH_HELP)]
+    Health {
+        /// The device
+        device: String,
+    },
+    /// Give a device to another agent; its keeper approves at the device
+    #[command(after_help = TRANSFER_HELP)]
+    Transfer(Transfer),
+    /// Give a device up; its keeper approves at the device
+    #[command(after_help = RELEASE_HELP)]
+    Release {
+        /// The device
+        device: String,
+        /// Do not wait for the keeper
+        #[arg(long)]
+        no_wait: bool,
+    },
+    /// Remove a device from the list; the device is not told
+    #[command(after_help = EXIT_CODES)]
+    Forget {
+        /// The device
+        device: String,
+    },
+}
+
+/// `agent …`
+#[derive(Debug, Subcommand)]
+pub(crate) enum AgentCommand {
+    /// Make an agent with a key of its own, for example: latchkey agent new kitchen-bot@home.example.org
+    New {
+        /// Its address, name@scope.provider
+        address: String,
+    },
+    /// List agents; --json: [{"agent","key","fingerprint"}]
+    List,
+    /// Show an agent's public key; --json: {"agent","key","fingerprint"}
+    Show {
+        /// Its address, if there is more than one
+        address: Option<String>,
+    },
+}
+
+const CLAIM_HELP: &str = "\
+The link comes from `latchkeyd pair` at the device, and holds a secret: put it in quotes. Compare the code that is
+printed with the one at the device; the keeper then runs `latchkeyd approve CODE` there.
+
+Example:
+  latchkey claim 'https://192.168.1.20:7601/#…' --name kitchen
+
+--json: {\"device\",\"key\",\"fingerprint\",\"agent\",\"id\",\"code\",\"state\",\"expires_at\"}; state is pending, approved,
+refused or expired, times are milliseconds since 1970.
+
+Exit codes: 0 approved, or with --no-wait asked; 3 refused, expired or not approved in time; 4 not reachable.";
+
+/// `claim`
+#[derive(Debug, Args)]
+pub(crate) struct Claim {
+    /// The pairing link
+    #[arg(required_unless_present = "resume", conflicts_with = "resume")]
+    pub(crate) link: Option<String>,
+    /// What to call the device here [default: its own name]
+    #[arg(long, conflicts_with = "resume")]
+    pub(crate) name: Option<String>,
+    /// Print the code and do not wait for the keeper
+    #[arg(long)]
+    pub(crate) no_wait: bool,
+    /// Wait for claims made before; with --no-wait just ask how they stand
+    #[arg(long)]
+    pub(crate) resume: bool,
+}
+
+const DEVICES_HELP: &str = "\
+--json: [{\"name\",\"key\",\"fingerprint\",\"agent\",\"address\",\"state\",\"change\",\"maybe_active_ms\"}]; state is owned, claiming
+or gone; change is null or {\"kind\",\"id\",\"state\",\"code\",\"to\",\"expires_at\",\"asked\"}, where asked is false if the device
+could not be asked now; maybe_active_ms is how long the device may still be the active one.";
+
+const CAPABILITIES_HELP: &str = "\
+Example:
+  latchkey capabilities kitchen
+
+--json: the device's registration as it signed it: {\"device\",\"name\",\"protocol\",\"owner\",\"active\",\"active_until\",\"simulated\",
+\"capabilities\":[{\"name\",\"description\",\"arguments\",\"effect\",\"activation\",\"grant\",\"captures\",\"timeout_ms\",\"state\"}]}";
+
+const ACTIVATE_HELP: &str = "\
+An agent has at most one active device. Another one that may be active is deactivated first; if it cannot be reached,
+this waits until its lease is certainly over, if the time given allows.
+
+Example:
+  latchkey activate kitchen --lease 120
+
+--json: {\"device\",\"active\":true,\"lease_ms\"}";
+
+const CALL_HELP: &str = "\
+Values get the type that the device declares (see `latchkey capabilities DEVICE`); name=@FILE reads a file, in base64
+where the device wants that, and name=@@TEXT is the text @TEXT. Instead of name=value, one JSON object can be given, or -
+to read it from stdin. A capability that needs an active device activates it. Ctrl-C cancels the call at the device.
+
+Examples:
+  latchkey call kitchen display.text text='dinner is ready'
+  latchkey call kitchen custom.acme.lamp '{\"level\":3}'
+
+--json: {\"device\",\"id\",\"value\"}
+
+Exit code 5 means that it may have been done. Asking again with the same --id never does it twice: it gives the outcome
+that the device has on record.";
+
+/// `call`
+#[derive(Debug, Args)]
+pub(crate) struct Call {
+    /// The device
+    pub(crate) device: String,
+    /// The capability
+    pub(crate) capability: String,
+    /// name=value…, or one JSON object, or - for JSON from stdin
+    #[arg(value_name = "ARGUMENT", allow_hyphen_values = false)]
+    pub(crate) arguments: Vec<String>,
+    /// How to send it
+    #[command(flatten)]
+    pub(crate) sending: Sending,
+}
+
+/// What call, snapshot and show have in common.
+#[derive(Debug, Args)]
+pub(crate) struct Sending {
+    /// Do not activate the device; refuse if it is not active
+    #[arg(long)]
+    pub(crate) no_activate: bool,
+    /// For how many seconds to activate, if needed [default: 60, or what the capability takes]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(5..=300))]
+    pub(crate) lease: Option<u64>,
+    /// Ask again under this id instead of a new one
+    #[arg(long, value_name = "ID")]
+    pub(crate) id: Option<String>,
+}
+
+const CANCEL_HELP: &str = "\
+Example:
+  latchkey cancel kitchen 4f1c…
+
+--json: {\"device\",\"id\",\"cancelled\"}; false means that nothing runs under that id.";
+
+const SNAPSHOT_HELP: &str = "\
+The file appears whole or not at all, readable by you alone; - is stdout.
+
+Example:
+  latchkey snapshot kitchen -o kitchen.jpg
+
+--json: {\"device\",\"id\",\"file\",\"mime\",\"bytes\"}";
+
+/// `snapshot`
+#[derive(Debug, Args)]
+pub(crate) struct Snapshot {
+    /// The device
+    pub(crate) device: String,
+    /// Where the picture goes
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: PathBuf,
+    /// How to send it
+    #[command(flatten)]
+    pub(crate) sending: Sending,
+}
+
+const SHOW_HELP: &str = "\
+If the word names a JPEG or PNG file, the picture is shown, else the text.
+
+Examples:
+  latchkey show kitchen 'dinner is ready'
+  latchkey show kitchen plan.png
+
+--json: {\"device\",\"id\",\"capability\",\"value\"}";
+
+/// `show`
+#[derive(Debug, Args)]
+pub(crate) struct Show {
+    /// The device
+    pub(crate) device: String,
+    /// What to show
+    #[arg(value_name = "TEXT|FILE")]
+    pub(crate) what: String,
+    /// It is a text, even if a file has that name
+    #[arg(long)]
+    pub(crate) text: bool,
+    /// How to send it
+    #[command(flatten)]
+    pub(crate) sending: Sending,
+}
+
+const HEALTH_HELP: &str = "\
+Example:
+  latchkey health kitchen
+
+--json: the value of device.health.";
+
+const TRANSFER_HELP: &str = "\
+The new owner's agent shows its key with `latchkey agent show`. The keeper compares the code and approves at the device.
+
+Example:
+  latchkey transfer kitchen --to hall-bot@home.example.org --key 3b1…
+
+--json: {\"device\",\"key\",\"fingerprint\",\"agent\",\"id\",\"code\",\"state\",\"expires_at\"}
+
+Exit codes: 0 approved, or with --no-wait asked; 3 refused, expired or not approved in time; 4 not reachable; 5 unknown.";
+
+/// `transfer`
+#[derive(Debug, Args)]
+pub(crate) struct Transfer {
+    /// The device
+    pub(crate) device: String,
+    /// The new owner
+    #[arg(long, value_name = "AGENT")]
+    pub(crate) to: String,
+    /// The new owner's public key
+    #[arg(long, value_name = "KEY")]
+    pub(crate) key: String,
+    /// Do not wait for the keeper
+    #[arg(long)]
+    pub(crate) no_wait: bool,
+}
+
+const RELEASE_HELP: &str = "\
+--json: {\"device\",\"key\",\"fingerprint\",\"agent\",\"id\",\"code\",\"state\",\"expires_at\"}; there is no code.
+
+Exit codes: 0 approved, or with --no-wait asked; 3 refused, expired or not approved in time; 4 not reachable; 5 unknown.";

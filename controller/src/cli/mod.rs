@@ -1,0 +1,71 @@
+//! The command line: what people and scripts see of the library.
+//!
+//! Results go to stdout, everything else to stderr. With `--json` stdout carries one JSON document; its forms are in the
+//! help of each command. Exit codes are those of [`Kind`](latchkey_controller::Kind).
+
+mod agents;
+mod args;
+mod calls;
+mod outside;
+mod ownership;
+mod pictures;
+mod problem;
+mod screen;
+mod session;
+mod tables;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use args::{AgentCommand, Cli, Command};
+use latchkey_controller::Kind;
+use problem::Problem;
+use screen::Screen;
+use session::Session;
+
+/// Runs the program.
+pub(crate) fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(said) => {
+            // Help and version are no errors; clap knows.
+            let code = if said.use_stderr() { Kind::Usage.exit_code() } else { 0 };
+            return if said.print().is_ok() { ExitCode::from(code) } else { ExitCode::FAILURE };
+        }
+    };
+    let screen = Screen::new(cli.json);
+    let done = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime.block_on(run(cli, screen)),
+        Err(error) => Err(Problem::failed(format!("the async runtime does not start: {error}"))),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(problem) => {
+            screen.error(&problem.sentence);
+            ExitCode::from(problem.kind.exit_code())
+        }
+    }
+}
+
+async fn run(cli: Cli, screen: Screen) -> Result<(), Problem> {
+    let session = Session::open(&cli, screen)?;
+    match cli.command {
+        Command::Agent { command: AgentCommand::New { address } } => agents::new(&session, &address),
+        Command::Agent { command: AgentCommand::List } => agents::list(&session),
+        Command::Agent { command: AgentCommand::Show { address } } => agents::show(&session, address.as_deref()),
+        Command::Claim(claim) => ownership::claim(&session, &claim).await,
+        Command::Devices => ownership::devices(&session).await,
+        Command::Capabilities { device } => calls::capabilities(&session, &device).await,
+        Command::Activate { device, lease } => calls::activate(&session, &device, lease).await,
+        Command::Deactivate { device } => calls::deactivate(&session, &device).await,
+        Command::Call(call) => calls::call(&session, &call).await,
+        Command::Cancel { device, id } => calls::cancel(&session, &device, &id).await,
+        Command::Snapshot(snapshot) => pictures::snapshot(&session, &snapshot).await,
+        Command::Show(show) => pictures::show(&session, &show).await,
+        Command::Health { device } => calls::health(&session, &device).await,
+        Command::Transfer(transfer) => ownership::transfer(&session, &transfer).await,
+        Command::Release { device, no_wait } => ownership::release(&session, &device, no_wait).await,
+        Command::Forget { device } => ownership::forget(&session, &device).await,
+    }
+}

@@ -1,0 +1,94 @@
+//! A failure on its way to a person: one sentence and what kind it is.
+
+use latchkey_controller::explain::{Attempt, explain};
+use latchkey_controller::folder::FolderError;
+use latchkey_controller::inventory::StoreError;
+use latchkey_controller::{ChanceError, Device, Failure, Kind};
+use wire::text::{CapabilityName, visible};
+
+/// Why the program does not end with 0.
+#[derive(Debug)]
+pub(crate) struct Problem {
+    pub(crate) kind: Kind,
+    pub(crate) sentence: String,
+}
+
+impl Problem {
+    pub(crate) fn failed(sentence: impl Into<String>) -> Self {
+        Self { kind: Kind::Failed, sentence: sentence.into() }
+    }
+
+    pub(crate) fn usage(sentence: impl Into<String>) -> Self {
+        Self { kind: Kind::Usage, sentence: sentence.into() }
+    }
+
+    pub(crate) fn refused(sentence: impl Into<String>) -> Self {
+        Self { kind: Kind::Refused, sentence: sentence.into() }
+    }
+
+    /// A failure of something that was tried with `device`.
+    pub(crate) fn with(device: &Device, capability: Option<&CapabilityName>) -> impl Fn(Failure) -> Self {
+        let device = device.clone();
+        let capability = capability.cloned();
+        move |failure| {
+            Self::of(
+                &failure,
+                &Attempt {
+                    device: device.name.as_str(),
+                    address: Some(&device.address),
+                    capability: capability.as_ref(),
+                    claim: false,
+                },
+            )
+        }
+    }
+
+    pub(crate) fn of(failure: &Failure, attempt: &Attempt<'_>) -> Self {
+        Self { kind: failure.kind(), sentence: explain(failure, attempt) }
+    }
+}
+
+/// An error and its causes, for a terminal.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        next = cause.source();
+    }
+    visible(&text)
+}
+
+impl From<FolderError> for Problem {
+    fn from(error: FolderError) -> Self {
+        let kind = match &error {
+            FolderError::NoAgents | FolderError::NoSuchAgent { .. } | FolderError::WhichAgent(_) => Kind::Usage,
+            FolderError::Unsafe(_)
+            | FolderError::File { .. }
+            | FolderError::KeyDamaged { .. }
+            | FolderError::AgentExists(_)
+            | FolderError::Locked { .. }
+            | FolderError::Chance(_) => Kind::Failed,
+        };
+        Self { kind, sentence: chain(&error) }
+    }
+}
+
+impl From<StoreError> for Problem {
+    fn from(error: StoreError) -> Self {
+        Self::of(&Failure::Store(error), &Attempt::default())
+    }
+}
+
+impl From<ChanceError> for Problem {
+    fn from(error: ChanceError) -> Self {
+        Self::of(&Failure::Chance(error), &Attempt::default())
+    }
+}
+
+impl From<std::io::Error> for Problem {
+    fn from(error: std::io::Error) -> Self {
+        Self::failed(format!("the output cannot be written: {error}"))
+    }
+}
