@@ -18,4 +18,4 @@ pub use futures_util::future::BoxFuture;
 pub use handler::{Call, CaptureHandler, Fault, Handler};
 pub use health::{Census, Health, HealthParts};
 pub use screen::{Content, ImageType, Screen, Shown};
-pub use sign::{LedSign, Lit, ON_MIN, Sign, SignBackend, SignFault, SignState, SimulatedSign};
+pub use sign::{LedSign, Lit, ON_MIN, Sign, SignBackend, SignFault, SignState, SignTrouble, SimulatedSign};

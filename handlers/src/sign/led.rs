@@ -1,13 +1,21 @@
 //! The sign on an LED of the system.
+//!
+//! Lit by writing the LED's full brightness, after its trigger was set to none so that the kernel does not blink it; confirmed by
+//! reading both back. The LED was named by the keeper, so it is required.
 
-use std::path::PathBuf;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
 
+use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 
 use super::{SignBackend, SignFault};
 
 /// Where the system shows its LEDs.
 pub const LEDS: &str = "/sys/class/leds";
+/// The kernel's files here hold one number or one page of words.
+const FILE_BYTES_MAX: usize = 16 * 1024;
 
 /// An LED under [`LEDS`].
 #[derive(Debug, Clone)]
@@ -17,13 +25,115 @@ pub struct LedSign {
 }
 
 impl LedSign {
-    /// The LED `name` under `root` (in earnest, [`LEDS`]). It is required: the keeper named it.
+    /// The LED `name` under `root` (in earnest, [`LEDS`]).
     ///
     /// # Errors
-    /// When `name` is not the name of one folder.
+    /// [`SignFault::NotReady`] when `name` is not the name of one folder. Whether the LED is there is asked each time.
     pub fn new(root: impl Into<PathBuf>, name: &str) -> Result<Self, SignFault> {
+        if matches!(name, "" | "." | "..") || name.contains(['/', '\0']) {
+            return Err(SignFault::NotReady {
+                sign: format!("LED {name:?}"),
+                reason: format!("that is not a name under {LEDS}"),
+            });
+        }
         Ok(Self { folder: root.into().join(name), name: name.to_owned() })
     }
+
+    fn read(&self, file: &str) -> io::Result<String> {
+        use io::Read as _;
+        let mut text = String::new();
+        let limit = u64::try_from(FILE_BYTES_MAX).unwrap_or(u64::MAX);
+        fs::File::open(self.folder.join(file))?.take(limit).read_to_string(&mut text)?;
+        Ok(text.trim().to_owned())
+    }
+
+    fn read_number(&self, file: &str) -> io::Result<u64> {
+        let text = self.read(file)?;
+        text.parse().map_err(|_| io::Error::new(io::ErrorKind::InvalidData, format!("{file} reads {text:?}")))
+    }
+
+    fn write(&self, file: &str, text: &str) -> io::Result<()> {
+        use io::Write as _;
+        // Never creates: a file that is not there is an LED that is not there.
+        fs::OpenOptions::new().write(true).truncate(true).open(self.folder.join(file))?.write_all(text.as_bytes())
+    }
+
+    fn full(&self) -> io::Result<u64> {
+        match self.read_number("max_brightness") {
+            Ok(0) => Err(io::Error::other("its max_brightness is 0")),
+            other => other,
+        }
+    }
+
+    /// Takes the LED from whatever the kernel shows with it. LEDs without triggers have no such file.
+    fn take_from_trigger(&self) -> io::Result<()> {
+        match self.read("trigger") {
+            Ok(triggers) if !free_of_trigger(&triggers) => self.write("trigger", "none"),
+            Ok(_) => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn read_back(&self) -> io::Result<()> {
+        let (full, now) = (self.full()?, self.read_number("brightness")?);
+        if now != full {
+            return Err(io::Error::other(format!("its brightness reads {now} instead of {full}")));
+        }
+        match self.read("trigger") {
+            Ok(triggers) if !free_of_trigger(&triggers) => Err(io::Error::other("a trigger of the kernel drives it")),
+            Ok(_) => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn light_now(&self) -> io::Result<()> {
+        self.take_from_trigger()?;
+        self.write("brightness", &self.full()?.to_string())?;
+        self.read_back()
+    }
+
+    fn dark_now(&self) -> io::Result<()> {
+        self.write("brightness", "0")?;
+        match self.read_number("brightness")? {
+            0 => Ok(()),
+            now => Err(io::Error::other(format!("its brightness still reads {now}"))),
+        }
+    }
+
+    /// Runs `work` where it may block: some LEDs hang on a slow bus.
+    fn apart(&self, work: fn(&Self) -> io::Result<()>) -> BoxFuture<'static, Result<(), SignFault>> {
+        let led = self.clone();
+        let sign = self.name();
+        async move {
+            let done = tokio::task::spawn_blocking(move || work(&led)).await;
+            let reason = match done {
+                Ok(Ok(())) => return Ok(()),
+                Ok(Err(error)) => explain(&error),
+                Err(error) => error.to_string(),
+            };
+            Err(SignFault::Unconfirmed { sign, reason })
+        }
+        .boxed()
+    }
+}
+
+/// The active trigger stands in brackets.
+fn free_of_trigger(triggers: &str) -> bool {
+    !triggers.contains('[') || triggers.contains("[none]")
+}
+
+fn explain(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => "there is no such LED".to_owned(),
+        io::ErrorKind::PermissionDenied => "this program may not write to it".to_owned(),
+        _ => error.to_string(),
+    }
+}
+
+fn writable(file: &Path) -> io::Result<()> {
+    rustix::fs::access(file, rustix::fs::Access::WRITE_OK).map_err(io::Error::from)
 }
 
 impl SignBackend for LedSign {
@@ -40,19 +150,19 @@ impl SignBackend for LedSign {
     }
 
     fn light(&self) -> BoxFuture<'static, Result<(), SignFault>> {
-        let _ = &self.folder;
-        todo!()
+        self.apart(Self::light_now)
     }
 
     fn check(&self) -> BoxFuture<'static, Result<(), SignFault>> {
-        todo!()
+        self.apart(Self::read_back)
     }
 
     fn ready(&self) -> Result<(), SignFault> {
-        todo!()
+        (self.full().map(|_| ()).and_then(|()| writable(&self.folder.join("brightness"))))
+            .map_err(|error| SignFault::NotReady { sign: self.name(), reason: explain(&error) })
     }
 
     fn dark(&self) -> BoxFuture<'static, Result<(), SignFault>> {
-        todo!()
+        self.apart(Self::dark_now)
     }
 }

@@ -1,22 +1,21 @@
-//! The in-use sign.
-
-use std::sync::Arc;
-use std::time::Duration;
+//! The in-use sign: what tells a person in the room that a device captures.
+//!
+//! [`Sign`] owns the lighting; [`SignBackend`]s carry it (an LED, a page, a simulation). The capability actors ask for light before a
+//! capture and get a [`Lit`], without which no capture can be called; the sign actor runs [`Sign::tend`], which confirms the sign while
+//! it is lit and darkens it. Refuses to light when nobody tends it, when a required backend fails, or when none confirms. There is no
+//! way to darken it from outside: it goes off by itself, at the later of [`ON_MIN`] after it went on and the drop of the last [`Lit`].
 
 use futures_util::future::BoxFuture;
-use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
-
-use crate::clock::Clock;
 
 mod led;
+mod lighting;
 mod simulated;
+#[cfg(test)]
+mod tests;
 
 pub use led::{LEDS, LedSign};
+pub use lighting::{CHECK_EACH, Lit, ON_MIN, Sign, SignState};
 pub use simulated::{SignTrouble, SimulatedSign};
-
-/// How long the sign stays on at least: long enough for a person to notice that a picture was taken.
-pub const ON_MIN: Duration = Duration::from_secs(3);
 
 /// One thing that can carry the sign.
 pub trait SignBackend: Send + Sync {
@@ -24,7 +23,7 @@ pub trait SignBackend: Send + Sync {
     fn name(&self) -> String;
     /// Whether it only pretends.
     fn simulated(&self) -> bool;
-    /// Whether the sign counts as lit only when this one is.
+    /// Whether the sign counts as lit only when this one is. Of those that are not required, one that works suffices.
     fn required(&self) -> bool {
         false
     }
@@ -32,9 +31,9 @@ pub trait SignBackend: Send + Sync {
     fn light(&self) -> BoxFuture<'static, Result<(), SignFault>>;
     /// Whether it is still lit, confirmed anew.
     fn check(&self) -> BoxFuture<'static, Result<(), SignFault>>;
-    /// Whether it could be lit now; quick, changes nothing.
+    /// Whether it could be lit now (page open, LED present); quick, changes nothing.
     fn ready(&self) -> Result<(), SignFault>;
-    /// Darkens it.
+    /// Darkens it. Also called when it may be dark already.
     fn dark(&self) -> BoxFuture<'static, Result<(), SignFault>>;
 }
 
@@ -47,7 +46,7 @@ pub enum SignFault {
     /// Nobody watches the sign, so it must not be lit.
     #[error("the in-use sign is not watched at the moment")]
     Unwatched,
-    /// It could not be lit: page closed, LED missing.
+    /// It cannot be lit: page closed, LED missing.
     #[error("the in-use sign ({sign}) cannot be lit: {reason}")]
     NotReady {
         /// The backend's name.
@@ -55,8 +54,8 @@ pub enum SignFault {
         /// Why.
         reason: String,
     },
-    /// It was told to light and did not confirm.
-    #[error("the in-use sign ({sign}) did not confirm that it is lit: {reason}")]
+    /// It was told to light, or to go dark, and did not confirm.
+    #[error("the in-use sign ({sign}) did not obey: {reason}")]
     Unconfirmed {
         /// The backend's name.
         sign: String,
@@ -66,99 +65,4 @@ pub enum SignFault {
     /// It was lit and is no more, and a capture under it has not ended yet.
     #[error("the in-use sign went out: {0}")]
     Lost(String),
-}
-
-/// What the sign does now.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SignState {
-    /// Off.
-    Dark,
-    /// On and confirmed.
-    Lit {
-        /// Since when, wall time in ms.
-        since_ms: u64,
-        /// Who carries it.
-        backend: String,
-        /// Whether it only pretends.
-        simulated: bool,
-    },
-    /// It was on and went out, or could not be darkened; captures under it are cancelled.
-    Lost(String),
-}
-
-/// The sign of a device.
-pub struct Sign {
-    backends: Vec<Arc<dyn SignBackend>>,
-    clock: Arc<dyn Clock>,
-}
-
-impl Sign {
-    /// A dark sign carried by `backends`.
-    pub fn new(backends: Vec<Arc<dyn SignBackend>>, clock: Arc<dyn Clock>) -> Arc<Self> {
-        Arc::new(Self { backends, clock })
-    }
-
-    /// Lights the sign, or joins the present lighting.
-    ///
-    /// # Errors
-    /// See [`SignFault`].
-    pub fn light(&self) -> BoxFuture<'static, Result<Lit, SignFault>> {
-        todo!()
-    }
-
-    /// Whether it could be lit now.
-    ///
-    /// # Errors
-    /// See [`SignFault`].
-    pub fn ready(&self) -> Result<(), SignFault> {
-        let _ = &self.backends;
-        todo!()
-    }
-
-    /// One line for people: the backends and how they are.
-    pub fn describe(&self) -> String {
-        todo!()
-    }
-
-    /// Follows the sign's state.
-    pub fn watch(&self) -> watch::Receiver<SignState> {
-        let _ = &self.clock;
-        todo!()
-    }
-
-    /// The loop that watches and darkens the sign; while none runs, the sign cannot be lit.
-    pub async fn tend(self: Arc<Self>, stop: CancellationToken) {
-        stop.cancelled().await;
-    }
-}
-
-/// Proof that the sign was confirmed on, and a hold on it: the sign stays on until every hold is dropped.
-#[derive(Debug)]
-pub struct Lit {
-    on_at_ms: u64,
-    simulated: bool,
-    lost: CancellationToken,
-}
-
-impl Lit {
-    /// A second hold on the same lighting.
-    #[must_use]
-    pub fn hold(&self) -> Self {
-        todo!()
-    }
-
-    /// Whether a simulated backend alone carries the sign.
-    pub const fn simulated(&self) -> bool {
-        self.simulated
-    }
-
-    /// When it went on, wall time in ms.
-    pub const fn on_at_ms(&self) -> u64 {
-        self.on_at_ms
-    }
-
-    /// Fires when the sign goes out under this hold.
-    pub fn lost(&self) -> CancellationToken {
-        self.lost.clone()
-    }
 }

@@ -1,46 +1,85 @@
-//! A sign that only pretends, for devices without hardware and for tests.
+//! A sign that only pretends, for devices without hardware and for tests. It can be told to misbehave.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use futures_util::future::BoxFuture;
+use futures_util::FutureExt as _;
+use futures_util::future::{BoxFuture, ready};
 
 use super::{SignBackend, SignFault};
 
 /// How a simulated sign misbehaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SignTrouble {
-    /// It works.
-    None,
     /// It is not there.
     Missing,
-    /// It is there and does not confirm.
+    /// It is there, lights, and does not confirm.
     Unconfirmed,
-    /// It goes out once lit.
+    /// It goes out as soon as somebody looks.
     GoesOut,
+    /// It never answers.
+    Hangs,
 }
 
-/// A sign that only pretends.
+/// A sign that only pretends; clones are the same sign.
 #[derive(Clone)]
 pub struct SimulatedSign {
-    changed: Arc<dyn Fn(bool) + Send + Sync>,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    changed: Box<dyn Fn(bool) + Send + Sync>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    lit: bool,
+    trouble: Option<SignTrouble>,
 }
 
 impl SimulatedSign {
     /// `changed` is called with `true` each time it goes on and with `false` each time it goes off.
     pub fn new(changed: impl Fn(bool) + Send + Sync + 'static) -> Self {
-        Self { changed: Arc::new(changed) }
+        Self { shared: Arc::new(Shared { changed: Box::new(changed), state: Mutex::default() }) }
     }
 
-    /// From now on it misbehaves like this.
-    pub fn trouble(&self, trouble: SignTrouble) {
-        let _ = trouble;
-        (self.changed)(false);
-        todo!()
+    /// From now on it misbehaves like this, or works.
+    pub fn trouble(&self, trouble: Option<SignTrouble>) {
+        self.with(|state| state.trouble = trouble);
     }
 
     /// Whether it is on.
     pub fn is_lit(&self) -> bool {
-        todo!()
+        self.with(|state| state.lit)
+    }
+
+    fn with<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        change(&mut self.shared.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn turn(&self, lit: bool) {
+        if self.with(|state| std::mem::replace(&mut state.lit, lit)) != lit {
+            (self.shared.changed)(lit);
+        }
+    }
+
+    fn current(&self) -> Option<SignTrouble> {
+        self.with(|state| state.trouble)
+    }
+
+    fn missing(&self) -> SignFault {
+        SignFault::NotReady { sign: self.name(), reason: "it is told to be missing".to_owned() }
+    }
+
+    fn unconfirmed(&self, reason: &str) -> SignFault {
+        SignFault::Unconfirmed { sign: self.name(), reason: reason.to_owned() }
+    }
+
+    fn answer(&self, answer: Result<(), SignFault>) -> BoxFuture<'static, Result<(), SignFault>> {
+        match self.current() {
+            Some(SignTrouble::Hangs) => futures_util::future::pending().boxed(),
+            _ => ready(answer).boxed(),
+        }
     }
 }
 
@@ -54,18 +93,37 @@ impl SignBackend for SimulatedSign {
     }
 
     fn light(&self) -> BoxFuture<'static, Result<(), SignFault>> {
-        todo!()
+        let answer = match self.current() {
+            Some(SignTrouble::Missing) => Err(self.missing()),
+            Some(SignTrouble::Unconfirmed) => {
+                self.turn(true);
+                Err(self.unconfirmed("it is told not to confirm"))
+            }
+            Some(SignTrouble::GoesOut | SignTrouble::Hangs) | None => {
+                self.turn(true);
+                Ok(())
+            }
+        };
+        self.answer(answer)
     }
 
     fn check(&self) -> BoxFuture<'static, Result<(), SignFault>> {
-        todo!()
+        if matches!(self.current(), Some(SignTrouble::GoesOut | SignTrouble::Missing)) {
+            self.turn(false);
+        }
+        let answer = if self.is_lit() { Ok(()) } else { Err(self.unconfirmed("it is dark")) };
+        self.answer(answer)
     }
 
     fn ready(&self) -> Result<(), SignFault> {
-        todo!()
+        match self.current() {
+            Some(SignTrouble::Missing) => Err(self.missing()),
+            Some(SignTrouble::Unconfirmed | SignTrouble::GoesOut | SignTrouble::Hangs) | None => Ok(()),
+        }
     }
 
     fn dark(&self) -> BoxFuture<'static, Result<(), SignFault>> {
-        todo!()
+        self.turn(false);
+        self.answer(Ok(()))
     }
 }
