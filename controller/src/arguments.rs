@@ -172,7 +172,9 @@ fn text(name: &str, property: &Property, typed: &str, read: &ReadFile<'_>) -> Re
 #[must_use]
 pub fn bound(property: &Property) -> String {
     match property {
-        Property::String { max_bytes, min_bytes, choices, base64, .. } => string_bound(*max_bytes, *min_bytes, choices, base64),
+        Property::String { max_bytes, min_bytes, choices, base64, .. } => {
+            string_bound(*max_bytes, *min_bytes, choices, base64)
+        }
         Property::Integer { minimum, maximum, .. } => match (*minimum > -INTEGER_MAX, *maximum < INTEGER_MAX) {
             (false, false) => "an integer".to_owned(),
             (true, false) => format!("an integer of at least {minimum}"),
@@ -186,7 +188,9 @@ pub fn bound(property: &Property) -> String {
             (Some(minimum), Some(maximum)) => format!("a number from {minimum} to {maximum}"),
         },
         Property::Boolean { .. } => "true or false".to_owned(),
-        Property::Array { items, max_items, .. } => format!("a JSON list of at most {max_items}, each {}", bound(items)),
+        Property::Array { items, max_items, .. } => {
+            format!("a JSON list of at most {max_items}, each {}", bound(items))
+        }
         Property::Object { members, .. } => {
             let names: Vec<&str> = members.iter().map(|(name, ..)| name).collect();
             format!("a JSON object with {}", names.join(", "))

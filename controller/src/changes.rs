@@ -62,7 +62,9 @@ impl Controller {
             proof: link.secret.proof(self.public(), &id),
         };
         match self.ask_change(key, &request, id, self.public()).await {
-            Ok((code, expires_at)) => Ok(Pending { key: key.clone(), name: entry.name, id, code: Some(code), expires_at }),
+            Ok((code, expires_at)) => {
+                Ok(Pending { key: key.clone(), name: entry.name, id, code: Some(code), expires_at })
+            }
             Err(unknown @ Failure::OutcomeUnknown { .. }) => Err(unknown),
             Err(failure) => {
                 self.restore(key, former)?;

@@ -275,10 +275,8 @@ impl Controller {
         invocation: &Invocation,
         declaration: &Declaration,
     ) -> Result<Object, Failure> {
-        let request = OwnerRequest::Invoke {
-            capability: invocation.capability.clone(),
-            arguments: invocation.arguments.clone(),
-        };
+        let request =
+            OwnerRequest::Invoke { capability: invocation.capability.clone(), arguments: invocation.arguments.clone() };
         let may_change = match declaration.effect {
             Effect::Read => false,
             Effect::Change => true,

@@ -95,7 +95,11 @@ impl Controller {
             }
             Err(cause) => {
                 tracing::debug!(request = request.name(), %id, error = %cause, "no answer that counts");
-                if patience.may_change { Err(Failure::OutcomeUnknown { id, cause: Box::new(cause) }) } else { Err(cause) }
+                if patience.may_change {
+                    Err(Failure::OutcomeUnknown { id, cause: Box::new(cause) })
+                } else {
+                    Err(cause)
+                }
             }
         }
     }

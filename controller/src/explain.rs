@@ -37,7 +37,10 @@ pub fn explain(failure: &Failure, attempt: &Attempt<'_>) -> String {
                 ),
                 (false, None) => format!("look again with: latchkey devices (id {id})"),
             };
-            format!("the request was sent and may have been done, but no answer that counts came back ({}); {next}", explain(cause, attempt))
+            format!(
+                "the request was sent and may have been done, but no answer that counts came back ({}); {next}",
+                explain(cause, attempt)
+            )
         }
         Failure::Answer(error) => answer(error, attempt),
         Failure::Refused(refusal) => refused(refusal, attempt),
@@ -47,8 +50,12 @@ pub fn explain(failure: &Failure, attempt: &Attempt<'_>) -> String {
             format!("{}; nothing was sent, {look}", visible(&error.to_string()))
         }
         Failure::TooLarge { .. } => format!("{failure}; nothing was sent, send less at once"),
-        Failure::Value(error) => format!("{device} answered something that does not fit what was asked, so it is dropped: {error}"),
-        Failure::NotActive => format!("{device} is not active; run: latchkey activate {device}, or leave out --no-activate"),
+        Failure::Value(error) => {
+            format!("{device} answered something that does not fit what was asked, so it is dropped: {error}")
+        }
+        Failure::NotActive => {
+            format!("{device} is not active; run: latchkey activate {device}, or leave out --no-activate")
+        }
         Failure::OtherActive { other, remaining_ms, cause } => format!(
             "{other} may still be active for {} s and cannot be asked to stop ({}); an agent never has two active devices: make {other} reachable, or wait that long",
             remaining_ms.div_ceil(1000),
@@ -104,7 +111,10 @@ fn link(error: &LinkError, attempt: &Attempt<'_>) -> String {
             format!("what answers{at} does not speak TLS; the link says https, and http is never tried instead")
         }
         LinkError::TlsRefused(cause) => {
-            format!("TLS with {device}{at} failed ({}); it must offer TLS 1.3 with an Ed25519 key", visible(&cause.to_string()))
+            format!(
+                "TLS with {device}{at} failed ({}); it must offer TLS 1.3 with an Ed25519 key",
+                visible(&cause.to_string())
+            )
         }
         LinkError::WrongKey => format!(
             "the server{at} has another key than {device}, so nothing was sent; another machine has this address, or {device} got a new key: pair it anew at the device with: latchkeyd pair"
@@ -114,13 +124,15 @@ fn link(error: &LinkError, attempt: &Attempt<'_>) -> String {
         ),
         LinkError::TimedOut(step) => timed_out(*step, device, &at),
         LinkError::Broken(_) => format!("the connection to {device}{at} broke ({}); try again", chain(error)),
-        LinkError::TooLarge { max } => format!("the answer{at} is larger than {max} bytes, which no device sends; it was dropped"),
+        LinkError::TooLarge { max } => {
+            format!("the answer{at} is larger than {max} bytes, which no device sends; it was dropped")
+        }
         LinkError::NotADevice(status) => {
             format!("what answers{at} is no device (HTTP {status}); check the address and port")
         }
-        LinkError::NotTheLink => format!(
-            "what answers{at} does not speak the device link; check the port, and whether it is https there"
-        ),
+        LinkError::NotTheLink => {
+            format!("what answers{at} does not speak the device link; check the port, and whether it is https there")
+        }
         LinkError::HostRefused => format!(
             "{device} does not serve under this host name; at the device add it to link.direct.hosts, or use its IP address"
         ),

@@ -352,10 +352,7 @@ impl Ready<'_> {
     }
 }
 
-async fn within<T>(
-    until: Option<Instant>,
-    work: impl Future<Output = Result<T, LinkError>>,
-) -> Result<T, LinkError> {
+async fn within<T>(until: Option<Instant>, work: impl Future<Output = Result<T, LinkError>>) -> Result<T, LinkError> {
     match until {
         None => work.await,
         Some(until) => match timeout_at(until, work).await {

@@ -12,12 +12,12 @@ pub(crate) struct SystemClock {
 }
 
 impl SystemClock {
-    /// Reads which start of the machine this is. A system that does not tell counts as always newly started, which only
-    /// lengthens waits.
+    /// Reads which start of the machine this is. On a system that does not tell, all starts count as one: the boot clock of
+    /// a later start then runs behind the one on disk, which only lengthens waits.
     pub(crate) fn new() -> Self {
         let told = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         let boot_id = match told.trim() {
-            "" => format!("unknown-{}", std::process::id()),
+            "" => "unknown".to_owned(),
             id => id.to_owned(),
         };
         Self { boot_id }

@@ -11,19 +11,25 @@ use wire::text::{CapabilityName, visible};
 pub(crate) struct Problem {
     pub(crate) kind: Kind,
     pub(crate) sentence: String,
+    /// Whether it may be over in a moment: the device is away, or another process has the key.
+    pub(crate) passing: bool,
 }
 
 impl Problem {
+    pub(crate) fn new(kind: Kind, sentence: impl Into<String>) -> Self {
+        Self { kind, sentence: sentence.into(), passing: kind == Kind::Unreachable }
+    }
+
     pub(crate) fn failed(sentence: impl Into<String>) -> Self {
-        Self { kind: Kind::Failed, sentence: sentence.into() }
+        Self::new(Kind::Failed, sentence)
     }
 
     pub(crate) fn usage(sentence: impl Into<String>) -> Self {
-        Self { kind: Kind::Usage, sentence: sentence.into() }
+        Self::new(Kind::Usage, sentence)
     }
 
     pub(crate) fn refused(sentence: impl Into<String>) -> Self {
-        Self { kind: Kind::Refused, sentence: sentence.into() }
+        Self::new(Kind::Refused, sentence)
     }
 
     /// A failure of something that was tried with `device`.
@@ -44,7 +50,7 @@ impl Problem {
     }
 
     pub(crate) fn of(failure: &Failure, attempt: &Attempt<'_>) -> Self {
-        Self { kind: failure.kind(), sentence: explain(failure, attempt) }
+        Self::new(failure.kind(), explain(failure, attempt))
     }
 }
 
@@ -71,7 +77,8 @@ impl From<FolderError> for Problem {
             | FolderError::Locked { .. }
             | FolderError::Chance(_) => Kind::Failed,
         };
-        Self { kind, sentence: chain(&error) }
+        let passing = matches!(error, FolderError::Locked { .. });
+        Self { kind, sentence: chain(&error), passing }
     }
 }
 

@@ -67,7 +67,7 @@ fn json_text(value: &Value) -> String {
     let mut text = String::new();
     for c in value.to_string().chars() {
         let mut plain = [0; 4];
-        let plain = c.encode_utf8(&mut plain);
+        let plain: &str = c.encode_utf8(&mut plain);
         if c.is_ascii() && c != '\u{7f}' || visible(plain) == plain {
             text.push(c);
         } else {

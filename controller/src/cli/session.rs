@@ -5,10 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use latchkey_controller::folder::{AgentFolder, Folder, Lock};
-use latchkey_controller::inventory::{find, Inventory};
-use latchkey_controller::{
-    Controller, Device, DeviceName, Failure, Limits, Links, Notice, Parts, Store as _,
-};
+use latchkey_controller::inventory::{Inventory, find};
+use latchkey_controller::{Controller, Device, DeviceName, Failure, Limits, Links, Notice, Parts, Store as _};
 use tokio::time::Instant;
 use wire::text::visible;
 
@@ -19,6 +17,9 @@ use super::screen::Screen;
 
 /// The total time of a command that waits for no keeper: the longest capability has 60 s.
 const TOTAL: Duration = Duration::from_secs(90);
+
+/// The time of one look at a change of owner: a device that takes longer is as good as away.
+const LOOK: Duration = Duration::from_secs(15);
 
 /// Added to a wait for another device's end, so that it is over when it is over.
 const WAIT_MARGIN: Duration = Duration::from_millis(50);
@@ -92,7 +93,9 @@ impl Session {
         }
         let all = inventories.iter().flat_map(|(_, inventory)| &inventory.devices);
         if all.clone().next().is_none() {
-            return Err(Problem::usage("there is no device yet; at a device run: latchkeyd pair, then: latchkey claim LINK"));
+            return Err(Problem::usage(
+                "there is no device yet; at a device run: latchkeyd pair, then: latchkey claim LINK",
+            ));
         }
         let device = find(all, wanted)
             .map_err(|error| Problem::usage(format!("{}; see: latchkey devices", visible(&error.to_string()))))?;
@@ -120,16 +123,23 @@ impl Session {
     /// A controller for `agent` that holds its lock.
     pub(crate) async fn desk(&self, agent: &AgentFolder) -> Result<Desk, Problem> {
         let lock = agent.lock().await?;
-        self.desk_with(agent, Some(lock))
+        self.desk_with(agent, Some(lock), self.until())
+    }
+
+    /// The same for one look at what a keeper did, however long the program has waited already.
+    pub(crate) async fn desk_for_a_look(&self, agent: &AgentFolder) -> Result<Desk, Problem> {
+        let lock = agent.lock().await?;
+        let until = Instant::now() + LOOK;
+        self.desk_with(agent, Some(lock), self.waiting_until().map_or(until, |end| end.min(until)))
     }
 
     /// A controller for `agent` beside another process. For `cancel` alone, which must overtake a running call, signs
     /// nothing else and changes no inventory.
     pub(crate) fn desk_beside(&self, agent: &AgentFolder) -> Result<Desk, Problem> {
-        self.desk_with(agent, None)
+        self.desk_with(agent, None, self.until())
     }
 
-    fn desk_with(&self, agent: &AgentFolder, lock: Option<Lock>) -> Result<Desk, Problem> {
+    fn desk_with(&self, agent: &AgentFolder, lock: Option<Lock>, until: Instant) -> Result<Desk, Problem> {
         let screen = self.screen;
         let controller = Controller::open(Parts {
             agent: agent.agent().clone(),
@@ -138,7 +148,7 @@ impl Session {
             clock: self.clock.clone(),
             chance: Arc::new(SystemChance),
             links: self.links.clone(),
-            until: Some(self.until()),
+            until: Some(until),
             notices: Arc::new(move |notice| match notice {
                 Notice::Activating { device, lease } => {
                     screen.note(&format!("activating {device} for {} s", lease.as_ms().div_ceil(1000)));

@@ -1,0 +1,133 @@
+//! What devices say, as lines for people. Every string of theirs is made visible here.
+
+use latchkey_controller::Device;
+use latchkey_controller::arguments::bound;
+use serde_json::Value;
+use wire::declaration::{Activation, CapabilityState, Declaration, Effect, Offered, Registration};
+use wire::json::Object;
+use wire::text::visible;
+
+use super::screen::table;
+
+/// A longer text is cut on a terminal; `--json` has it whole.
+const SHOWN_CHARS_MAX: usize = 400;
+
+/// A device and its capabilities.
+pub(crate) fn registration(device: &Device, registration: &Registration) -> Vec<String> {
+    let mut lines = vec![format!(
+        "{} calls itself {}{}, speaks version {}, is {}",
+        device.name,
+        visible(&registration.name),
+        if registration.simulated { ", is simulated" } else { "" },
+        visible(&registration.protocol),
+        if registration.active { "active" } else { "not active" },
+    )];
+    let mut rows = vec![["CAPABILITY", "GRANT", "STATE", "RUNS", "EFFECT", "WHAT IT DOES"].map(str::to_owned).to_vec()];
+    rows.extend(registration.capabilities.iter().map(capability));
+    lines.push(String::new());
+    lines.extend(table(&rows));
+    let mut arguments =
+        vec![["ARGUMENTS OF", "NAME", "NEEDED", "WHAT IT TAKES", "WHAT IT IS"].map(str::to_owned).to_vec()];
+    for offered in &registration.capabilities {
+        arguments.extend(arguments_of(&offered.declaration));
+    }
+    if arguments.len() > 1 {
+        lines.push(String::new());
+        lines.extend(table(&arguments));
+    }
+    lines
+}
+
+fn capability(offered: &Offered) -> Vec<String> {
+    let declaration = &offered.declaration;
+    let grant = match &declaration.grant {
+        None => "not needed".to_owned(),
+        Some(grant) => format!("{grant} {}", if offered.grant_on { "on" } else { "off" }),
+    };
+    let state = match offered.state {
+        CapabilityState::Ready => "ready",
+        CapabilityState::Degraded => "restarting",
+        CapabilityState::Unavailable => "unavailable",
+    };
+    let runs = match declaration.activation {
+        Activation::Any => "always",
+        Activation::Active => "while active",
+    };
+    let effect = match declaration.effect {
+        Effect::Read => "reads",
+        Effect::Change => "changes",
+    };
+    vec![
+        declaration.name.to_string(),
+        grant,
+        state.to_owned(),
+        runs.to_owned(),
+        effect.to_owned(),
+        visible(&declaration.description),
+    ]
+}
+
+fn arguments_of(declaration: &Declaration) -> Vec<Vec<String>> {
+    let row = |(name, property, required): (&str, &wire::bounds::Property, bool)| {
+        vec![
+            declaration.name.to_string(),
+            visible(name),
+            if required { "yes" } else { "no" }.to_owned(),
+            visible(&bound(property)),
+            visible(property.description().unwrap_or_default()),
+        ]
+    };
+    declaration.bounds.properties().map(row).collect()
+}
+
+/// A value as indented lines `name  value`.
+pub(crate) fn value(value: &Object) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (name, value) in value.iter() {
+        member(name, value, 0, &mut lines);
+    }
+    lines
+}
+
+fn member(name: &str, value: &Value, depth: usize, lines: &mut Vec<String>) {
+    let indent = "  ".repeat(depth);
+    let name = visible(name);
+    match value {
+        Value::Object(members) if !members.is_empty() => {
+            lines.push(format!("{indent}{name}"));
+            for (name, value) in members {
+                member(name, value, depth + 1, lines);
+            }
+        }
+        Value::Array(items) if items.iter().any(|item| item.is_object() || item.is_array()) => {
+            for item in items {
+                member(&format!("{name} -"), item, depth, lines);
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) | Value::Object(_) => {
+            lines.push(format!("{indent}{name:<14} {}", plain(value)));
+        }
+    }
+}
+
+fn plain(value: &Value) -> String {
+    match value {
+        Value::Null => "unknown".to_owned(),
+        Value::Bool(true) => "yes".to_owned(),
+        Value::Bool(false) => "no".to_owned(),
+        Value::Number(number) => number.to_string(),
+        Value::String(text) => shortened(text),
+        Value::Array(items) if items.is_empty() => "none".to_owned(),
+        Value::Array(items) => items.iter().map(plain).collect::<Vec<_>>().join(", "),
+        Value::Object(_) => "nothing".to_owned(),
+    }
+}
+
+fn shortened(text: &str) -> String {
+    let total = text.chars().count();
+    if total <= SHOWN_CHARS_MAX {
+        return visible(text);
+    }
+    let cut: String = text.chars().take(SHOWN_CHARS_MAX).collect();
+    format!("{}… ({} bytes, whole with --json)", visible(&cut), text.len())
+}
