@@ -1,0 +1,324 @@
+//! The composition root: settings, key, vault, clock and chance become a running device.
+//!
+//! Owns the order of things: listeners are bound first, so that a port in use stops the start before anything moves; pages and
+//! screens are made next, then the house grows around them. Called by `latchkeyd run`, the benchmark and whole-system tests, which
+//! hand in their own vault, clock and hardware. A device ends with [`Running::stop`].
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::path::PathBuf;
+use std::sync::{Arc, RwLock};
+use std::time::Duration;
+
+use actors::{GrowError, Group, House, Installed, Limits, Parts, Service, Vault, Work};
+use config::Settings;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use handlers::sign::LEDS;
+use handlers::{
+    Camera, CameraChoice, Chance, Clock, DisplayImage, DisplayText, Fault, Health, HealthParts, LedSign, Screen, Shown, Sign,
+    SignBackend, SignFault,
+};
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+use wire::{Declaration, Signer};
+
+use crate::census::TreeCensus;
+use crate::direct::Direct;
+use crate::door::{Door, DoorLimits};
+use crate::keeper::ask::Address;
+use crate::keeper::display::Display;
+use crate::keeper::pages::Pages;
+use crate::keeper::socket::{Socket, SocketLimits};
+use crate::reload::{Reception, Reread};
+use crate::rules::HostNames;
+use crate::simulate::{BothScreens, Simulation};
+use crate::tls::{self, TlsError};
+
+/// The version that the device reports.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Everything a device is made of.
+pub struct Options {
+    /// The settings.
+    pub settings: Settings,
+    /// The state folder; the caller holds its lock.
+    pub state_dir: PathBuf,
+    /// Signs with the device key.
+    pub signer: Arc<dyn Signer>,
+    /// Where state and records live.
+    pub vault: Box<dyn Vault>,
+    /// What opening the vault brought to light.
+    pub notices: Vec<String>,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Randomness.
+    pub chance: Arc<dyn Chance>,
+    /// Simulated hardware in place of the real.
+    pub simulation: Option<Simulation>,
+    /// Limits of the listeners.
+    pub door: DoorLimits,
+    /// The command socket's limits; `None`: no command socket.
+    pub socket: Option<SocketLimits>,
+    /// How settings are read anew; `None`: a reload is refused.
+    pub reread: Option<Reread>,
+}
+
+/// Why a device did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A listener could not be bound.
+    #[error("cannot listen on {address} for {what}; choose another address with {key}")]
+    Bind {
+        /// What it is for.
+        what: &'static str,
+        /// The settings key.
+        key: &'static str,
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        #[source]
+        error: io::Error,
+    },
+    /// The pages would leave this machine.
+    #[error("keeper.listen is {0}, but the keeper's pages are for this machine alone; choose 127.0.0.1 or [::1]")]
+    PagesOutside(SocketAddr),
+    /// The command socket could not be made.
+    #[error("cannot make the command socket in {}", state_dir.display())]
+    Socket {
+        /// The state folder.
+        state_dir: PathBuf,
+        /// Why.
+        #[source]
+        error: io::Error,
+    },
+    /// TLS could not be set up.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// The sign that the settings name does not exist.
+    #[error("the in-use sign of sign.led cannot be used")]
+    Sign(#[source] SignFault),
+    /// The house did not grow.
+    #[error(transparent)]
+    Grow(#[from] GrowError),
+}
+
+/// A device.
+#[derive(Debug, Clone, Copy)]
+pub struct Device;
+
+impl Device {
+    /// Starts a device: when this returns it answers.
+    ///
+    /// # Errors
+    /// See [`StartError`]; nothing is left running after one.
+    pub async fn start(options: Options) -> Result<Running, StartError> {
+        compose(options).await
+    }
+}
+
+/// A running device.
+pub struct Running {
+    /// The house.
+    pub house: House,
+    /// Where the direct link is bound.
+    pub direct_addr: SocketAddr,
+    /// Where the keeper's pages are bound, if they are served.
+    pub keeper_addr: Option<SocketAddr>,
+    /// The display.
+    pub display: Display,
+    reception: Arc<Reception>,
+}
+
+impl Running {
+    /// Ends the device: no new work, running work has `limit`, records are closed.
+    pub async fn stop(self, limit: Duration) {
+        self.house.drain(limit).await;
+    }
+
+    /// Reads the settings anew.
+    ///
+    /// # Errors
+    /// One sentence; then nothing has changed.
+    pub async fn reload(&self) -> Result<crate::keeper::ask::Reloaded, String> {
+        self.reception.read_anew(self.house.clone()).await
+    }
+
+    /// Where the device listens, as pairing links name it.
+    #[must_use]
+    pub fn address(&self) -> Address {
+        self.reception.where_it_listens()
+    }
+}
+
+/// Builds the parts, in the order in which they need each other, and grows the house.
+///
+/// # Errors
+/// See [`StartError`].
+pub async fn compose(options: Options) -> Result<Running, StartError> {
+    let Options { settings, state_dir, signer, vault, notices, clock, chance, simulation, door, socket, reread } = options;
+    let simulated = simulation.is_some();
+    let uid = rustix::process::geteuid().as_raw();
+    let names = HostNames::new(host_names(&settings));
+    let direct = direct(&settings, &signer, door, names.clone()).await?;
+    let page_door = page_door(&settings, door).await?;
+    let display = Display::new(Arc::clone(&clock), Arc::clone(&chance), simulated);
+    let sign = Sign::new(sign_backends(&settings, &display, simulation.as_ref())?, Arc::clone(&clock));
+    let pages = page_door.map(|door| Pages::new(door, display.clone(), Arc::clone(&sign), uid));
+    let (direct_addr, keeper_addr) = (direct.address(), pages.as_ref().map(Pages::address));
+
+    let live = Arc::new(RwLock::new(settings.clone()));
+    let bound = Bound { direct: direct_addr, tls: direct.tls(), keeper: keeper_addr, simulated };
+    let reception = Arc::new(Reception::new(Arc::clone(&live), bound, names, reread));
+    let census = Arc::new(TreeCensus::default());
+    let screen: Arc<dyn Screen> = match (&simulation, keeper_addr) {
+        (Some(simulation), _) => Arc::new(BothScreens { simulated: simulation.screen.clone(), page: display.clone() }),
+        (None, Some(_)) => Arc::new(display.clone()),
+        (None, None) => Arc::new(NoScreen),
+    };
+    let capabilities = vec![
+        health(Arc::clone(&clock), Arc::clone(&census), state_dir.clone(), simulated),
+        camera(simulation.as_ref(), live),
+        plain(Declaration::display_text(), {
+            let screen = Arc::clone(&screen);
+            move || Work::Plain(Arc::new(DisplayText::new(Arc::clone(&screen))))
+        }),
+        plain(Declaration::display_image(), move || Work::Plain(Arc::new(DisplayImage::new(Arc::clone(&screen))))),
+    ];
+
+    let mut services: Vec<(Group, &'static str, Arc<dyn Service>)> = vec![(Group::Links, "direct", Arc::new(direct))];
+    if let Some(pages) = pages {
+        services.push((Group::Keeper, "display", Arc::new(pages)));
+    }
+    if let Some(limits) = socket {
+        let socket = Socket::bind(&state_dir, Arc::<Reception>::clone(&reception), limits, uid);
+        let socket = socket.map_err(|error| StartError::Socket { state_dir, error })?;
+        services.push((Group::Keeper, "socket", Arc::new(socket)));
+    }
+
+    let limits = limits(&settings);
+    let name = settings.device.name;
+    let parts = Parts { signer, name, version: VERSION, simulated, clock, chance, vault, notices, sign, capabilities, services, limits };
+    let house = House::grow(parts).await?;
+    census.watch(house.tree());
+    Ok(Running { house, direct_addr, keeper_addr, display, reception })
+}
+
+/// Where things are bound, for those who tell people.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bound {
+    pub(crate) direct: SocketAddr,
+    pub(crate) tls: bool,
+    pub(crate) keeper: Option<SocketAddr>,
+    pub(crate) simulated: bool,
+}
+
+/// The names a `Host` header may carry: those of the settings, and the one that pairing links name.
+pub(crate) fn host_names(settings: &Settings) -> Vec<String> {
+    let direct = &settings.link.direct;
+    direct.hosts.iter().cloned().chain(direct.advertise.clone()).collect()
+}
+
+pub(crate) const fn limits(settings: &Settings) -> Limits {
+    Limits { rate_per_second: settings.limits.rate_per_second, rate_burst: settings.limits.rate_burst }
+}
+
+async fn direct(
+    settings: &Settings, signer: &Arc<dyn Signer>, door: DoorLimits, names: HostNames,
+) -> Result<Direct, StartError> {
+    let address = settings.link.direct.listen;
+    let door = Door::bind(address, door).await;
+    let door = door.map_err(|error| StartError::Bind { what: "the direct link", key: "link.direct.listen", address, error })?;
+    let tls = if settings.link.direct.tls() { Some(TlsAcceptor::from(Arc::new(tls::server_config(signer)?))) } else { None };
+    Ok(Direct::new(door, tls, names))
+}
+
+async fn page_door(settings: &Settings, door: DoorLimits) -> Result<Option<Door>, StartError> {
+    let address = settings.keeper.listen;
+    if !settings.keeper.display {
+        return Ok(None);
+    }
+    if !address.ip().is_loopback() {
+        return Err(StartError::PagesOutside(address));
+    }
+    let door = Door::bind(address, door).await;
+    door.map(Some).map_err(|error| StartError::Bind { what: "the display page", key: "keeper.listen", address, error })
+}
+
+fn sign_backends(
+    settings: &Settings, display: &Display, simulation: Option<&Simulation>,
+) -> Result<Vec<Arc<dyn SignBackend>>, StartError> {
+    let mut backends: Vec<Arc<dyn SignBackend>> = Vec::new();
+    match (simulation, &settings.sign.led) {
+        (Some(simulation), _) => backends.push(Arc::new(simulation.sign.clone())),
+        (None, Some(led)) => backends.push(Arc::new(LedSign::new(LEDS, led).map_err(StartError::Sign)?)),
+        (None, None) => {}
+    }
+    if settings.keeper.display {
+        backends.push(Arc::new(display.clone()));
+    }
+    Ok(backends)
+}
+
+fn plain(declaration: Declaration, make: impl Fn() -> Work + Send + Sync + 'static) -> Installed {
+    Installed { declaration, make: Arc::new(move || Ok(make())) }
+}
+
+fn health(clock: Arc<dyn Clock>, census: Arc<TreeCensus>, folder: PathBuf, simulated: bool) -> Installed {
+    plain(Declaration::device_health(), move || {
+        let (clock, census, folder) = (Arc::clone(&clock), Arc::<TreeCensus>::clone(&census), folder.clone());
+        Work::Plain(Arc::new(Health::new(HealthParts { version: VERSION, simulated, folder, clock, census })))
+    })
+}
+
+/// The camera that the settings name at the moment it is made, so that a reload followed by a restart of the actor changes it.
+fn camera(simulation: Option<&Simulation>, live: Arc<RwLock<Settings>>) -> Installed {
+    let simulated = simulation.map(|simulation| simulation.camera.clone());
+    plain(Declaration::camera_snapshot(), move || {
+        let camera = simulated.clone().map_or_else(
+            || {
+                let live = live.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+                Camera::v4l(live.camera.device.clone().map_or(CameraChoice::First, CameraChoice::Named))
+            },
+            Camera::simulated,
+        );
+        Work::Capture(Arc::new(camera))
+    })
+}
+
+/// The host that pairing links name: the advertised one, else the bound address, else, when bound to every address, the one by which
+/// this machine reaches others.
+pub(crate) fn advertised_host(settings: &Settings, bound: SocketAddr) -> String {
+    if let Some(name) = &settings.link.direct.advertise {
+        return name.trim_start_matches('[').trim_end_matches(']').to_owned();
+    }
+    let ip = bound.ip();
+    if ip.is_unspecified() { outward_address().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)).to_string() } else { ip.to_string() }
+}
+
+/// Connecting a datagram socket sends nothing; it only asks the system which address it would send from.
+fn outward_address() -> Option<IpAddr> {
+    [("0.0.0.0:0", "192.0.2.1:9"), ("[::]:0", "[2001:db8::1]:9")].into_iter().find_map(|(from, to)| {
+        let socket = UdpSocket::bind(from).ok()?;
+        socket.connect(to).ok()?;
+        Some(socket.local_addr().ok()?.ip()).filter(|ip| !ip.is_unspecified())
+    })
+}
+
+/// In place of a screen when the settings serve no display page.
+struct NoScreen;
+
+impl Screen for NoScreen {
+    fn show(&self, _shown: Shown, _stop: CancellationToken) -> BoxFuture<'static, Result<(), Fault>> {
+        let reason = "this device has no screen: its display page is turned off (keeper.display)".to_owned();
+        std::future::ready(Err(Fault::Unavailable(reason))).boxed()
+    }
+
+    fn present(&self) -> bool {
+        false
+    }
+
+    fn describe(&self) -> String {
+        "no screen".to_owned()
+    }
+}

@@ -1,0 +1,114 @@
+//! What a running device can change about itself, and where people find it: the composition's side of the command socket.
+//!
+//! Owns the settings in force. A reload reads all of them first; only when they hold does anything change. Keys that are wired into
+//! bound listeners and made parts keep their value until a restart, and are named.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use actors::{House, SettingsChange};
+use config::Settings;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use wire::Declaration;
+
+use crate::device::{Bound, advertised_host, host_names, limits};
+use crate::keeper::ask::{Address, Reloaded};
+use crate::keeper::socket::Concierge;
+use crate::rules::HostNames;
+
+/// Reads the settings anew, given those in force. The error is one sentence.
+pub type Reread = Arc<dyn Fn(&Settings) -> Result<Settings, String> + Send + Sync>;
+
+/// The settings in force, and where the device is bound.
+pub(crate) struct Reception {
+    live: Arc<RwLock<Settings>>,
+    bound: Bound,
+    names: HostNames,
+    reread: Option<Reread>,
+    /// One reload at a time: two must not mix their values.
+    turn: tokio::sync::Mutex<()>,
+}
+
+impl Reception {
+    pub(crate) fn new(live: Arc<RwLock<Settings>>, bound: Bound, names: HostNames, reread: Option<Reread>) -> Self {
+        Self { live, bound, names, reread, turn: tokio::sync::Mutex::new(()) }
+    }
+
+    pub(crate) fn in_force(&self) -> Settings {
+        self.live.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) async fn read_anew(&self, house: House) -> Result<Reloaded, String> {
+        let _turn = self.turn.lock().await;
+        let before = self.in_force();
+        let Some(reread) = &self.reread else { return Err("this device does not read its settings anew".to_owned()) };
+        let wanted = reread(&before)?;
+        let (after, reloaded) = step(&before, &wanted);
+        if !reloaded.changed.is_empty() {
+            self.names.replace(host_names(&after));
+            *self.live.write().unwrap_or_else(PoisonError::into_inner) = after.clone();
+            let renew =
+                if after.camera == before.camera { Vec::new() } else { vec![Declaration::camera_snapshot().name] };
+            let (name, limits) = (after.device.name.clone(), limits(&after));
+            house.settings_changed(SettingsChange { name, limits, renew }).await;
+        }
+        tracing::info!(changed = ?reloaded.changed, restart = ?reloaded.restart, "settings were read anew");
+        Ok(reloaded)
+    }
+
+    pub(crate) fn where_it_listens(&self) -> Address {
+        let Bound { direct, tls, keeper, simulated } = self.bound;
+        Address {
+            tls,
+            host: advertised_host(&self.in_force(), direct),
+            port: direct.port(),
+            direct: direct.to_string(),
+            display: keeper.map(|keeper| format!("http://{keeper}/display")),
+            pid: std::process::id(),
+            simulated,
+        }
+    }
+}
+
+/// The settings after a reload, and which keys moved. What cannot change in a running device stays as it was.
+fn step(before: &Settings, wanted: &Settings) -> (Settings, Reloaded) {
+    let mut after = before.clone();
+    let mut reloaded = Reloaded::default();
+    let (old, new) = (&before.link.direct, &wanted.link.direct);
+    let live = [
+        ("device.name", before.device.name != wanted.device.name),
+        ("link.direct.advertise", old.advertise != new.advertise),
+        ("link.direct.hosts", old.hosts != new.hosts),
+        ("camera.device", before.camera != wanted.camera),
+        ("limits.rate_per_second", before.limits.rate_per_second != wanted.limits.rate_per_second),
+        ("limits.rate_burst", before.limits.rate_burst != wanted.limits.rate_burst),
+    ];
+    let fixed = [
+        ("link.direct.listen", old.listen != new.listen),
+        ("link.direct.scheme", old.scheme != new.scheme),
+        ("keeper.listen", before.keeper.listen != wanted.keeper.listen),
+        ("keeper.display", before.keeper.display != wanted.keeper.display),
+        ("sign.led", before.sign.led != wanted.sign.led),
+        ("log.filter", before.log.filter != wanted.log.filter),
+        ("log.format", before.log.format != wanted.log.format),
+    ];
+    let moved = |keys: &[(&str, bool)]| keys.iter().filter(|(_, moved)| *moved).map(|(key, _)| (*key).to_owned()).collect();
+    reloaded.changed = moved(&live);
+    reloaded.restart = moved(&fixed);
+    after.device = wanted.device.clone();
+    after.link.direct.advertise.clone_from(&new.advertise);
+    after.link.direct.hosts.clone_from(&new.hosts);
+    after.camera = wanted.camera.clone();
+    after.limits = wanted.limits;
+    (after, reloaded)
+}
+
+impl Concierge for Reception {
+    fn reload(self: Arc<Self>, house: House) -> BoxFuture<'static, Result<Reloaded, String>> {
+        async move { self.read_anew(house).await }.boxed()
+    }
+
+    fn address(&self) -> Address {
+        self.where_it_listens()
+    }
+}
