@@ -1,0 +1,10 @@
+//! Whole-system tests: the walls between the crates, and the programs seen from outside.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test that meets what it did not expect should stop there"
+)]
+
+mod arrows;
