@@ -195,6 +195,3 @@ fn one_line(message: &str) -> String {
         message.chars().map(|c| if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}') { ' ' } else { c }).collect();
     cut(&line, MESSAGE_BYTES_MAX).to_owned()
 }
-
-#[cfg(test)]
-mod tests;

@@ -83,7 +83,7 @@ pub enum DeclarationError {
 #[derive(Clone)]
 pub struct Bounds {
     declared: Object,
-    root: property::Members,
+    root: Members,
 }
 
 impl Bounds {
@@ -93,7 +93,7 @@ impl Bounds {
         let mut declared = Object::new();
         declared.insert("type", "object");
         declared.insert("additionalProperties", false);
-        Self { declared, root: property::Members::default() }
+        Self { declared, root: Members::default() }
     }
 
     /// Reads declared bounds.
@@ -205,6 +205,3 @@ impl fmt::Debug for Arguments {
         f.debug_set().entries(self.0.iter().map(|(name, _)| name)).finish()
     }
 }
-
-#[cfg(test)]
-mod tests;

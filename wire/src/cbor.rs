@@ -130,6 +130,3 @@ fn keys_differ(value: &Value) -> bool {
         _ => true,
     }
 }
-
-#[cfg(test)]
-mod tests;

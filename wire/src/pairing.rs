@@ -247,6 +247,3 @@ fn split_place(place: &str) -> Result<(String, u16), LinkError> {
         Ok(_) | Err(_) => Err(LinkError::Port),
     }
 }
-
-#[cfg(test)]
-mod tests;

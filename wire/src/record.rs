@@ -284,6 +284,3 @@ pub fn salted_digest(salt: &[u8; 16], value: &Object) -> [u8; 32] {
 fn object_to_cbor(object: &Object) -> Value {
     Value::Map(object.iter().map(|(name, value)| (Value::from(name.as_str()), cbor::from_json(value))).collect())
 }
-
-#[cfg(test)]
-mod tests;

@@ -270,6 +270,3 @@ where
         None => Err(MemberError::new(name, "is missing")),
     }
 }
-
-#[cfg(test)]
-mod tests;

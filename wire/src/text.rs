@@ -370,6 +370,3 @@ pub(crate) fn visible_cut(text: &str, bytes_max: usize) -> String {
 pub(crate) fn cut(text: &str, bytes_max: usize) -> &str {
     text.get(..text.floor_char_boundary(bytes_max)).unwrap_or(text)
 }
-
-#[cfg(test)]
-mod tests;

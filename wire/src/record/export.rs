@@ -162,7 +162,7 @@ pub fn verify_export(reader: impl Read, device: Option<&PublicKey>) -> Result<Ve
     let mut chain = Chain::default();
     let end = loop {
         match items.next(&chain)? {
-            Item::Record(record, hash) => chain.push(record, hash)?,
+            Item::Record(record, hash) => chain.push(&record, hash)?,
             Item::End(head, signature) => break (head, signature),
         }
     };
@@ -171,7 +171,7 @@ pub fn verify_export(reader: impl Read, device: Option<&PublicKey>) -> Result<Ve
 }
 
 enum Item {
-    Record(Record, RecordHash),
+    Record(Box<Record>, RecordHash),
     End(Vec<u8>, Vec<u8>),
 }
 
@@ -218,7 +218,7 @@ impl<R: io::BufRead> Items<R> {
             },
             record => {
                 let record = Record::from_value(record).map_err(|error: RecordError| not_record(error.to_string()))?;
-                Ok(Item::Record(record, RecordHash::of(&kept.bytes)))
+                Ok(Item::Record(Box::new(record), RecordHash::of(&kept.bytes)))
             }
         }
     }
@@ -243,7 +243,7 @@ impl Chain {
         self.last.map_or(0, |(sequence, _)| sequence)
     }
 
-    fn push(&mut self, record: Record, hash: RecordHash) -> Result<(), ExportError> {
+    fn push(&mut self, record: &Record, hash: RecordHash) -> Result<(), ExportError> {
         if let Some((sequence, last)) = self.last {
             let expected = sequence.saturating_add(1);
             if record.sequence != expected {
@@ -270,20 +270,20 @@ impl Chain {
         let signature: [u8; 64] = signature.try_into().map_err(|_| ExportError::Signature)?;
         let signature = Signature::from_bytes(&signature);
         head.device.verify(Domain::Receipts, &head_bytes, &signature).map_err(|_| ExportError::Signature)?;
-        if head.count != self.count {
-            return Err(ExportError::Count { head: head.count, found: self.count });
-        }
         let genesis = RecordHash::genesis(&head.device);
         let (last, hash) = self.last.unwrap_or((0, genesis));
-        if hash != head.hash {
-            return Err(ExportError::Last { last });
-        }
         let first = match self.first {
             None => 0,
             Some((1, before)) if before == genesis => 1,
             Some((first @ 2.., _)) if self.vouched => first,
             Some((first, _)) => return Err(ExportError::Beginning { first }),
         };
+        if hash != head.hash {
+            return Err(ExportError::Last { last });
+        }
+        if head.count != self.count {
+            return Err(ExportError::Count { head: head.count, found: self.count });
+        }
         Ok(Verified { count: self.count, first, last, device: head.device, head_time: head.time })
     }
 }
