@@ -18,7 +18,7 @@ use crate::text::{CapabilityName, Id, TextError, read_hex, serde_as_text, write_
 
 mod export;
 
-pub use export::{CHECKPOINT, Export, ExportError, Verified, verify_export};
+pub use export::{CHECKPOINT, Export, ExportError, Verified, closing_item, verify_export};
 
 /// What a record is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

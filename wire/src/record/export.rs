@@ -45,13 +45,18 @@ impl<W: Write> Export<W> {
     /// Those of the writer.
     pub fn finish(mut self, signer: &dyn Signer, now_ms: u64) -> io::Result<W> {
         let hash = self.last.unwrap_or_else(|| RecordHash::genesis(signer.public()));
-        let head = head_cbor(self.count, &hash, now_ms, signer.public());
-        let signature = signer.sign(Domain::Receipts, &head);
-        let end = Value::Array(vec![Value::Bytes(head), Value::Bytes(signature.to_bytes().to_vec())]);
-        self.writer.write_all(&cbor::to_vec(&end))?;
+        self.writer.write_all(&closing_item(signer, self.count, &hash, now_ms))?;
         self.writer.flush()?;
         Ok(self.writer)
     }
+}
+
+/// The item that ends an export of `count` records whose last one has `hash`: the head and its signature.
+#[must_use]
+pub fn closing_item(signer: &dyn Signer, count: u64, hash: &RecordHash, now_ms: u64) -> Vec<u8> {
+    let head = head_cbor(count, hash, now_ms, signer.public());
+    let signature = signer.sign(Domain::Receipts, &head);
+    cbor::to_vec(&Value::Array(vec![Value::Bytes(head), Value::Bytes(signature.to_bytes().to_vec())]))
 }
 
 pub(super) fn head_cbor(count: u64, hash: &RecordHash, time_ms: u64, device: &PublicKey) -> Vec<u8> {
