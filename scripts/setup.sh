@@ -69,9 +69,9 @@ candidate() { # candidate PACKAGE: has apt one that it could install?
   apt-cache policy "$1" 2>/dev/null | grep 'Candidate:' | grep -qv '(none)'
 }
 
-libclang_package() { # the newest that is small: libclang1-N alone is enough, no compiler needed
+libclang_package() { # libclang1-N alone is enough, no compiler needed; the oldest is the one most tried
   local version
-  for version in 19 18 17 16 15 14; do
+  for version in 14 15 16 17 18 19; do
     if candidate "libclang1-$version"; then echo "libclang1-$version"; return; fi
   done
   echo libclang1

@@ -102,3 +102,35 @@ pub(crate) fn show(camera: &Path, colour: Colour) -> Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(seen: [u8; 3], is: Option<Colour>) {
+        for colour in Colour::ALL {
+            assert_eq!(colour.is(seen), Some(colour) == is, "{seen:?} as {}", colour.name());
+        }
+    }
+
+    #[test]
+    fn a_colour_is_itself_within_tolerance_and_no_other() {
+        check([254, 1, 0], Some(Colour::Red));
+        check([40, 215, 40], Some(Colour::Green));
+        check([40, 214, 40], None);
+        check([2, 0, 252], Some(Colour::Blue));
+        check([240, 240, 240], Some(Colour::White));
+        check([16, 16, 16], Some(Colour::Black));
+        check([128, 128, 128], None);
+        check([255, 255, 0], None);
+    }
+
+    #[test]
+    fn the_second_colour_differs_from_the_first_and_none_is_black() {
+        for _ in 0..64 {
+            let first = Colour::at_random(None).unwrap();
+            let second = Colour::at_random(Some(first)).unwrap();
+            assert!(first != second && first != Colour::Black && second != Colour::Black);
+        }
+    }
+}

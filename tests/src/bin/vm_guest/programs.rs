@@ -18,8 +18,8 @@ use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-/// A call has 10 s of its own at the device, on an emulated processor.
-const CALL: Duration = Duration::from_secs(90);
+/// Longer than the 90 s after which the agent's program gives up by itself.
+const CALL: Duration = Duration::from_secs(120);
 /// The device gives running work 10 s when it is told to stop.
 const STOP: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(50);
