@@ -8,14 +8,36 @@
 //!
 //! This is the only home of ractor and of the database.
 
-mod house;
+mod authority;
+mod capability;
+mod census;
+mod challenge;
 pub mod command;
+mod gate;
+mod grow;
+mod house;
+mod invoke;
+mod journal;
+mod keeper;
+mod ownership;
 mod parts;
+mod rate;
+mod registration;
+mod registry;
+mod slots;
+mod state;
 pub mod store;
+mod supervise;
+#[cfg(test)]
+mod testing;
 pub mod tree;
 
-pub use command::{Caller, Command, Event, FailCode, GrantLine, JournalLine, OwnerLine, ReceiptLine, Reply, Status, Waiting, Way};
+pub use authority::Permit;
+pub use census::HouseCensus;
+pub use command::{
+    Caller, Command, Event, FailCode, GrantLine, JournalLine, OwnerLine, ReceiptLine, Reply, Status, Waiting, Way,
+};
 pub use house::{Forbidden, GrowError, House, Link};
 pub use parts::{Group, Installed, Limits, Parts, Service, SettingsChange, Work};
-pub use store::{MemoryVault, Reader, SqliteVault, Vault, VaultError};
+pub use store::{MemoryVault, OpenedVault, Reader, SqliteVault, Vault, VaultError};
 pub use tree::{Node, NodeState, Tree};

@@ -7,8 +7,8 @@ use handlers::{CaptureHandler, Chance, Clock, Fault, Handler, Sign};
 use tokio_util::sync::CancellationToken;
 use wire::{CapabilityName, Declaration, Signer};
 
-use crate::House;
 use crate::store::Vault;
+use crate::{House, HouseCensus};
 
 /// The parts of a house.
 pub struct Parts {
@@ -24,6 +24,10 @@ pub struct Parts {
     pub clock: Arc<dyn Clock>,
     /// Randomness.
     pub chance: Arc<dyn Chance>,
+    /// Names the boot on whose clock deadlines count (`/proc/sys/kernel/random/boot_id`).
+    pub boot_id: String,
+    /// Shared with the health handler; it sees the house once that has grown.
+    pub census: Arc<HouseCensus>,
     /// Where state and records live; it moves to the store's thread.
     pub vault: Box<dyn Vault>,
     /// What the keeper should know from the start: a damaged state set aside, a vanished journal.

@@ -75,7 +75,7 @@ struct Figures {
 /// The board on which actors publish; cheap to clone.
 ///
 /// A path such as `capabilities/custom/custom.acme.lamp` names a node. Writers only touch their own figures; the tree is put
-/// together when somebody looks, and published at most every [`Board::REFRESH`].
+/// together when somebody looks, and published at each change of a state and with the journal's tick.
 #[derive(Debug, Clone)]
 pub(crate) struct Board {
     figures: Arc<Mutex<BTreeMap<String, Figures>>>,
@@ -84,9 +84,6 @@ pub(crate) struct Board {
 }
 
 impl Board {
-    /// How often the published tree follows the figures of calls; states and restarts are published at once.
-    pub(crate) const REFRESH: Duration = Duration::from_millis(500);
-
     pub(crate) fn new() -> Self {
         let (sender, _) = watch::channel(Tree { root: Node::named("latchkeyd") });
         Self { figures: Arc::default(), order: Arc::default(), sender }
@@ -103,7 +100,7 @@ impl Board {
             order.push(path.to_owned());
         }
         drop(order);
-        self.state(path, NodeState::Running, None);
+        self.state(path, NodeState::Restarting, None);
     }
 
     pub(crate) fn state(&self, path: &str, state: NodeState, error: Option<String>) {
@@ -151,6 +148,11 @@ impl Board {
         figures.get(path).and_then(|figures| figures.state)
     }
 
+    pub(crate) fn error_of(&self, path: &str) -> Option<String> {
+        let figures = self.figures.lock().unwrap_or_else(PoisonError::into_inner);
+        figures.get(path).and_then(|figures| figures.last_error.clone())
+    }
+
     /// Puts the tree together and tells the watchers.
     pub(crate) fn publish(&self) {
         self.sender.send_replace(self.tree());
@@ -161,18 +163,9 @@ impl Board {
         let figures = self.figures.lock().unwrap_or_else(PoisonError::into_inner);
         let mut root = Node::named("latchkeyd");
         for path in &order {
-            let mut place = &mut root;
-            for part in path.split('/') {
-                let found = place.children.iter().position(|child| child.name == part);
-                let index = found.unwrap_or_else(|| {
-                    place.children.push(Node::named(part));
-                    place.children.len() - 1
-                });
-                let Some(child) = place.children.get_mut(index) else { break };
-                place = child;
-            }
+            let node = root.descend(path);
             if let Some(figures) = figures.get(path) {
-                place.fill(figures);
+                node.fill(figures);
             }
         }
         Tree { root }
@@ -202,6 +195,19 @@ impl Node {
             longest_ms: None,
             children: Vec::new(),
         }
+    }
+
+    /// The node at a path below this one; what is missing on the way is made.
+    fn descend(&mut self, path: &str) -> &mut Self {
+        path.split('/').fold(self, |node, part| {
+            let found = node.children.iter().position(|child| child.name == part);
+            let index = found.unwrap_or(node.children.len());
+            if found.is_none() {
+                node.children.push(Self::named(part));
+            }
+            #[expect(clippy::indexing_slicing, reason = "found there, or pushed there")]
+            &mut node.children[index]
+        })
     }
 
     fn fill(&mut self, figures: &Figures) {

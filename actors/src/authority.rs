@@ -1,0 +1,201 @@
+//! Who may: the snapshot of ownership, grants and activation, and the [`Permit`] that only this module makes.
+//!
+//! Readers take snapshots and never wait for their one writer, the state actor. A permit names what it stands on, so that the
+//! capability actor can see, right before the work starts and all the while it runs, whether that still holds.
+
+use std::sync::Arc;
+
+use handlers::BootTime;
+use wire::{Activation, CapabilityName, Declaration, ErrorCode, GrantName, PairingSecret, PublicKey, Refusal};
+
+use crate::challenge::Issue;
+use crate::store::{Deadline, Durable, OwnerRow};
+
+/// Ownership, grants and activation at one moment.
+#[derive(Debug, Clone)]
+pub(crate) struct Snapshot {
+    pub(crate) durable: Arc<Durable>,
+    /// Until when the device is its owner's active one.
+    pub(crate) active: Option<Deadline>,
+    /// An `activate` must stand on a challenge issued after this one.
+    pub(crate) activate_after: Option<Issue>,
+    pub(crate) pairing: Option<Arc<Pairing>>,
+    /// A change of owner is being written: nobody may anything.
+    pub(crate) changing: bool,
+}
+
+/// Pairing, opened by the keeper.
+#[derive(Debug)]
+pub(crate) struct Pairing {
+    pub(crate) secret: PairingSecret,
+    pub(crate) until: Deadline,
+}
+
+impl Snapshot {
+    /// The owner, unless it is being changed.
+    pub(crate) fn owner(&self) -> Option<&OwnerRow> {
+        self.durable.owner.as_ref().filter(|_| !self.changing)
+    }
+
+    /// The key that the device obeys.
+    pub(crate) fn owner_key(&self) -> Option<&PublicKey> {
+        self.owner().map(|owner| &owner.key)
+    }
+
+    pub(crate) fn is_active(&self, now: BootTime) -> bool {
+        self.active.is_some_and(|until| !until.reached(now))
+    }
+
+    /// Pairing, while it is open and the device is nobody's.
+    pub(crate) fn open_pairing(&self, now: BootTime) -> Option<&Pairing> {
+        self.pairing.as_deref().filter(|pairing| !pairing.until.reached(now) && !self.changing)
+    }
+
+    /// Whether a key that is not the owner's may have something to say.
+    pub(crate) fn hears_strangers(&self, now: BootTime) -> bool {
+        self.open_pairing(now).is_some()
+            || self.durable.changes.iter().any(|change| Some(&change.asked_by) != self.owner_key())
+    }
+}
+
+/// The right to run one capability once, as long as what it stands on holds.
+///
+/// Made by [`authorise`] alone, consumed by the capability actor; it can be neither copied nor made elsewhere.
+#[derive(Debug)]
+#[must_use]
+pub struct Permit {
+    capability: CapabilityName,
+    ownership: u64,
+    grant: Option<GrantName>,
+    needs_active: bool,
+}
+
+/// What a permit stood on and stands on no more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lost {
+    Owner,
+    Grant,
+    Activation,
+}
+
+impl Lost {
+    pub(crate) fn in_words(self) -> &'static str {
+        match self {
+            Self::Owner => "the device changed hands",
+            Self::Grant => "its grant was turned off",
+            Self::Activation => "the device is no longer active",
+        }
+    }
+}
+
+impl Permit {
+    fn assertion(declaration: &Declaration, ownership: u64) -> Self {
+        Self {
+            capability: declaration.name.clone(),
+            ownership,
+            grant: declaration.grant.clone(),
+            needs_active: declaration.activation == Activation::Active,
+        }
+    }
+
+    /// Whether it is for this capability.
+    pub(crate) fn is_for(&self, capability: &CapabilityName) -> bool {
+        self.capability == *capability
+    }
+
+    /// Whether what it stands on still holds.
+    pub(crate) fn holds(&self, snapshot: &Snapshot, now: BootTime) -> Result<(), Lost> {
+        if snapshot.changing || snapshot.durable.owner.is_none() || snapshot.durable.ownership != self.ownership {
+            return Err(Lost::Owner);
+        }
+        if self.grant.as_ref().is_some_and(|grant| !snapshot.durable.granted(grant)) {
+            return Err(Lost::Grant);
+        }
+        if self.needs_active && !snapshot.is_active(now) {
+            return Err(Lost::Activation);
+        }
+        Ok(())
+    }
+}
+
+/// Grant, then activation (PROTOCOL.md section 6); the permit is the proof that both held.
+pub(crate) fn authorise(snapshot: &Snapshot, declaration: &Declaration, now: BootTime) -> Result<Permit, Refusal> {
+    let permit = Permit::assertion(declaration, snapshot.durable.ownership);
+    permit.holds(snapshot, now).map_err(|lost| refusal(lost, declaration)).map(|()| permit)
+}
+
+fn refusal(lost: Lost, declaration: &Declaration) -> Refusal {
+    let (error, message) = match lost {
+        Lost::Owner => (ErrorCode::Cancelled, lost.in_words().to_owned()),
+        Lost::Grant => {
+            let name = declaration.grant.as_ref().map_or("it", GrantName::as_str);
+            (ErrorCode::Denied, format!("{name} is not granted on this device"))
+        }
+        Lost::Activation => {
+            (ErrorCode::NotActive, format!("{} runs only while the device is active", declaration.name))
+        }
+    };
+    Refusal { error, message }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::GrantRow;
+    use crate::testing::owner_row;
+
+    fn snapshot(change: impl FnOnce(&mut Snapshot, &mut Durable)) -> Snapshot {
+        let mut durable = Durable::new("boot");
+        durable.owner = Some(owner_row(1));
+        durable.grants.insert("camera".parse().unwrap(), GrantRow { since_ms: 0 });
+        let mut snapshot = Snapshot {
+            durable: Arc::new(durable.clone()),
+            active: Some(Deadline { boot_ms: 100, wall_ms: 100 }),
+            activate_after: None,
+            pairing: None,
+            changing: false,
+        };
+        change(&mut snapshot, &mut durable);
+        snapshot.durable = Arc::new(durable);
+        snapshot
+    }
+
+    #[track_caller]
+    fn check(change: impl FnOnce(&mut Snapshot, &mut Durable), expected: Result<(), ErrorCode>) {
+        let camera = Declaration::camera_snapshot();
+        let verdict = authorise(&snapshot(change), &camera, BootTime::from_ms(50));
+        assert_eq!(verdict.map(|_| ()).map_err(|refusal| refusal.error), expected);
+    }
+
+    #[test]
+    fn a_permit_needs_owner_grant_and_activation_and_nothing_else_gives_one() {
+        check(|_, _| {}, Ok(()));
+        check(|_, durable| durable.grants.clear(), Err(ErrorCode::Denied));
+        check(|snapshot, _| snapshot.active = None, Err(ErrorCode::NotActive));
+        check(|snapshot, _| snapshot.active = Some(Deadline { boot_ms: 50, wall_ms: 900 }), Err(ErrorCode::NotActive));
+        check(|snapshot, _| snapshot.changing = true, Err(ErrorCode::Cancelled));
+        check(|_, durable| durable.owner = None, Err(ErrorCode::Cancelled));
+    }
+
+    #[test]
+    fn a_permit_ends_with_what_it_stood_on() {
+        let now = BootTime::from_ms(50);
+        let given = || authorise(&snapshot(|_, _| {}), &Declaration::camera_snapshot(), now).unwrap();
+        let holds = |change: fn(&mut Snapshot, &mut Durable)| given().holds(&snapshot(change), now);
+        assert_eq!(holds(|_, _| {}), Ok(()));
+        assert_eq!(holds(|_, durable| durable.ownership += 1), Err(Lost::Owner));
+        assert_eq!(holds(|_, durable| durable.grants.clear()), Err(Lost::Grant));
+        assert_eq!(holds(|snapshot, _| snapshot.active = None), Err(Lost::Activation));
+        assert_eq!(given().holds(&snapshot(|_, _| {}), BootTime::from_ms(100)), Err(Lost::Activation));
+    }
+
+    #[test]
+    fn health_needs_an_owner_only() {
+        let health = Declaration::device_health();
+        let bare = snapshot(|snapshot, durable| {
+            snapshot.active = None;
+            durable.grants.clear();
+        });
+        assert!(authorise(&bare, &health, BootTime::from_ms(50)).is_ok());
+    }
+}

@@ -1,0 +1,402 @@
+//! How a house starts and ends.
+//!
+//! Order of starting: store, state, journal, sign, capabilities, links, keeper; the house is grown once state and journal are
+//! at work, whatever the hardware does. It ends in the opposite order, the store last.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, RwLock};
+use std::time::Duration;
+
+use handlers::Fault;
+use ractor::Actor;
+use tokio::sync::{broadcast, watch};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::{error, warn};
+use wire::record::{CHECKPOINT, RecordKind};
+use wire::{CapabilityName, GrantName};
+
+use crate::authority::Snapshot;
+use crate::capability::{CapabilityParts, child, path_of};
+use crate::challenge::Challenges;
+use crate::house::{Branches, GrowError, House, Inner, Installation};
+use crate::journal::{Draft, Value};
+use crate::parts::{Group, Installed, Parts, Service};
+use crate::rate::Bucket;
+use crate::registry::Registry;
+use crate::slots::Slots;
+use crate::state::{Say, State, StateParts};
+use crate::store::{Durable, Effect, Head, OUTCOME_KEPT_MS, Store};
+use crate::supervise::{Child, Ground, Intensity, Place, Start, Supervise, Supervisor, branch, task};
+use crate::tree::{Board, NodeState};
+
+/// How long state and journal may take to be at work.
+const START_MAX: Duration = Duration::from_secs(10);
+/// How long records of a sign going off may take at the end: the sign stays on for 3 s at least.
+const LAST_RECORDS_MAX: Duration = Duration::from_secs(5);
+/// Time passes for the state actor this often.
+const TICK: Duration = Duration::from_millis(500);
+/// The end of the chain is noted beside the database this often, when it moved.
+const NOTE_HEAD_EVERY: Duration = Duration::from_secs(2);
+/// A journal that could not be written is tried again this often.
+const PROBE_EVERY: Duration = Duration::from_secs(1);
+/// Records are kept this long (PROTOCOL.md section 6).
+const RECORDS_KEPT_MS: u64 = 400 * 24 * 60 * 60 * 1_000;
+/// Or until they take this much room.
+const RECORD_BYTES_MAX: u64 = 1024 * 1024 * 1024;
+/// How often old records are looked for.
+const PRUNE_EVERY: Duration = Duration::from_secs(60 * 60);
+/// Events that a slow listener may lag behind before it loses some.
+const EVENTS_MAX: usize = 256;
+
+/// Starts a house.
+pub(crate) async fn grow(parts: Parts) -> Result<House, GrowError> {
+    let board = Board::new();
+    let ground = Ground { board: board.clone(), clock: Arc::clone(&parts.clock), chance: Arc::clone(&parts.chance) };
+    let device = parts.signer.public().clone();
+    let state_error = |error: &dyn std::fmt::Display| GrowError::State(error.to_string());
+    let store = Store::new(parts.vault, device.clone(), Arc::clone(&parts.clock), Arc::clone(&parts.chance))
+        .map_err(|error| state_error(&error))?;
+    let challenges = Arc::new(Challenges::new(parts.chance.as_ref()));
+    let registry = Arc::<Registry>::default();
+    let (events, _) = broadcast::channel(EVENTS_MAX);
+    let nobody = Snapshot {
+        durable: Arc::new(Durable::new(&parts.boot_id)),
+        active: None,
+        activate_after: None,
+        pairing: None,
+        changing: true,
+    };
+    let (seen, snapshots) = watch::channel(nobody);
+    let (capabilities, grants) = install(&parts.capabilities)?;
+    let grants = Arc::new(grants);
+    let state = Place::<Say>::default();
+    let branches = Branches::default();
+    let state_parts = StateParts {
+        device,
+        boot_id: parts.boot_id,
+        store: store.clone(),
+        clock: Arc::clone(&parts.clock),
+        chance: Arc::clone(&parts.chance),
+        challenges: Arc::clone(&challenges),
+        registry: Arc::clone(&registry),
+        snapshots: seen,
+        events: events.clone(),
+        grants: Arc::clone(&grants),
+    };
+    // Store and state come first: the rest stands on them.
+    let (root, _) = Actor::spawn(None, Supervisor, (ground.clone(), vec![store_child(store.clone())]))
+        .await
+        .map_err(|error| state_error(&error))?;
+    wait_for(&board, &["store"]).await?;
+    let inner = Arc::new(Inner {
+        bucket: Bucket::new(parts.limits, parts.clock.boot()),
+        signer: parts.signer,
+        name: RwLock::new(parts.name),
+        version: parts.version,
+        simulated: parts.simulated,
+        clock: parts.clock,
+        challenges,
+        registry,
+        store,
+        sign: parts.sign,
+        capabilities,
+        grants,
+        snapshots,
+        state: state.clone(),
+        branches: branches.clone(),
+        root: root.clone(),
+        board: board.clone(),
+        events,
+        notices: parts.notices,
+        tracker: TaskTracker::new(),
+        refused: AtomicU64::new(0),
+        refused_log: crate::gate::RefusedLog::default(),
+    });
+    parts.census.see(&inner);
+    close_broken_calls(&inner).await.map_err(|error| state_error(&error))?;
+    let house = House { inner: Arc::clone(&inner) };
+    let children = vec![
+        state_child(state_parts, state),
+        journal_child(&inner),
+        sign_child(&inner),
+        branch("capabilities", ground.clone(), capability_children(&parts.capabilities, &inner), branches.capabilities),
+        branch("links", ground.clone(), service_children(&parts.services, Group::Links, &house), branches.links),
+        branch("keeper", ground, service_children(&parts.services, Group::Keeper, &house), branches.keeper),
+    ];
+    for child in children {
+        drop(root.cast(Supervise::Add { child }));
+    }
+    wait_for(&board, &["state", "journal"]).await?;
+    settle(&board, &inner).await;
+    Ok(house)
+}
+
+/// Waits until parts are at work; one that is given up, or takes too long, stops the start.
+async fn wait_for(board: &Board, paths: &[&str]) -> Result<(), GrowError> {
+    let mut tree = board.watch();
+    let up = tree.wait_for(|_| {
+        paths.iter().all(|path| matches!(board.state_of(path), Some(NodeState::Running | NodeState::Unavailable)))
+    });
+    let in_time = tokio::time::timeout(START_MAX, up).await.is_ok();
+    for path in paths {
+        if !in_time || board.state_of(path) != Some(NodeState::Running) {
+            let why = board.error_of(path).unwrap_or_else(|| "it did not start in time".to_owned());
+            return Err(GrowError::State(format!("{path}: {why}")));
+        }
+    }
+    Ok(())
+}
+
+/// Gives healthy capabilities the moment they need to start; one that hangs holds up nobody.
+async fn settle(board: &Board, inner: &Inner) {
+    let mut tree = board.watch();
+    let up = tree.wait_for(|_| {
+        inner
+            .capabilities
+            .values()
+            .all(|one| board.state_of(&one.path).is_some_and(|state| state != NodeState::Restarting))
+    });
+    drop(tokio::time::timeout(Duration::from_secs(1), up).await);
+}
+
+type Installations = BTreeMap<CapabilityName, Installation>;
+type Grants = Vec<(GrantName, Vec<String>)>;
+
+fn install(installed: &[Installed]) -> Result<(Installations, Grants), GrowError> {
+    let captures = Slots::captures();
+    let (mut capabilities, mut grants) = (Installations::new(), Grants::new());
+    for one in installed {
+        let declaration = one.declaration.clone();
+        let name = declaration.name.clone();
+        let declaration =
+            declaration.within_limits().map_err(|error| GrowError::Capability(format!("{name}: {error}")))?;
+        if let Some(grant) = &declaration.grant {
+            match grants.iter_mut().find(|(known, _)| known == grant) {
+                Some((_, covered)) => covered.push(name.to_string()),
+                None => grants.push((grant.clone(), vec![name.to_string()])),
+            }
+        }
+        let installation = Installation {
+            path: path_of(&declaration),
+            slots: if declaration.captures { captures.clone() } else { Slots::of(&declaration) },
+            actor: Place::default(),
+            declaration: Arc::new(declaration),
+        };
+        if capabilities.insert(name.clone(), installation).is_some() {
+            return Err(GrowError::Capability(format!("{name} is installed twice")));
+        }
+    }
+    Ok((capabilities, grants))
+}
+
+fn store_child(store: Store) -> Child {
+    task(
+        "store",
+        Intensity::USUAL,
+        Arc::new(move |stop: CancellationToken| {
+            let store = store.clone();
+            Box::pin(async move {
+                let closing = store.clone();
+                let closer = tokio::spawn(async move {
+                    stop.cancelled().await;
+                    closing.close().await;
+                });
+                let ended = store.live().await;
+                closer.abort();
+                ended.map_err(Fault::Failed)
+            })
+        }),
+    )
+}
+
+fn state_child(parts: StateParts, place: Place<Say>) -> Child {
+    let start: Start = Arc::new(move |parent| {
+        let (parts, place) = (parts.clone(), place.clone());
+        Box::pin(async move {
+            let (actor, _) = Actor::spawn_linked(None, State, parts, parent).await?;
+            place.put(actor.clone());
+            Ok(actor.get_cell())
+        })
+    });
+    Child { path: "state".to_owned(), intensity: Intensity::USUAL, start }
+}
+
+fn sign_child(inner: &Arc<Inner>) -> Child {
+    let sign = Arc::clone(&inner.sign);
+    task(
+        "sign",
+        Intensity::USUAL,
+        Arc::new(move |stop| {
+            let sign = Arc::clone(&sign);
+            Box::pin(async move {
+                sign.tend(stop).await;
+                Ok(())
+            })
+        }),
+    )
+}
+
+fn capability_children(installed: &[Installed], inner: &Arc<Inner>) -> Vec<Child> {
+    let children = installed.iter().filter_map(|one| {
+        let installation = inner.capabilities.get(&one.declaration.name)?;
+        let parts = CapabilityParts {
+            installed: one.clone(),
+            path: installation.path.clone(),
+            board: inner.board.clone(),
+            clock: Arc::clone(&inner.clock),
+            snapshots: inner.snapshots.clone(),
+        };
+        Some(child(parts, installation.actor.clone()))
+    });
+    children.collect()
+}
+
+fn service_children(services: &[(Group, &'static str, Arc<dyn Service>)], group: Group, house: &House) -> Vec<Child> {
+    let folder = match group {
+        Group::Links => "links",
+        Group::Keeper => "keeper",
+    };
+    let of_group = services.iter().filter(|(of, _, _)| *of == group);
+    let children = of_group.map(|(_, name, service)| {
+        let (service, house) = (Arc::clone(service), house.clone());
+        let make = Arc::new(move |stop| service.start(house.clone(), stop));
+        task(&format!("{folder}/{name}"), Intensity::USUAL, make)
+    });
+    children.collect()
+}
+
+/// The journal's own work: time passes, the head is noted, a full disk is tried again, old records go.
+fn journal_child(inner: &Arc<Inner>) -> Child {
+    let inner = Arc::downgrade(inner);
+    task(
+        "journal",
+        Intensity::USUAL,
+        Arc::new(move |stop: CancellationToken| {
+            let inner = inner.clone();
+            Box::pin(async move {
+                let mut tick = tokio::time::interval(TICK);
+                let (mut noted, mut head_due, mut probe_due, mut prune_due) =
+                    (0, Duration::ZERO, Duration::ZERO, Duration::ZERO);
+                loop {
+                    tokio::select! {
+                        () = stop.cancelled() => return Ok(()),
+                        _ = tick.tick() => {}
+                    }
+                    let Some(inner) = inner.upgrade() else { return Ok(()) };
+                    inner.state.send(Say::Tick);
+                    inner.board.publish();
+                    if due(&mut head_due, NOTE_HEAD_EVERY) {
+                        noted = note_head(&inner, noted).await;
+                    }
+                    if due(&mut probe_due, PROBE_EVERY) && !inner.store.writable() {
+                        inner.note("journal.probe".to_owned()).await;
+                    }
+                    if due(&mut prune_due, PRUNE_EVERY) {
+                        prune(&inner, RECORDS_KEPT_MS, RECORD_BYTES_MAX).await;
+                    }
+                }
+            })
+        }),
+    )
+}
+
+/// Counts ticks down; true when the time is over, and then it begins anew.
+fn due(left: &mut Duration, every: Duration) -> bool {
+    match left.checked_sub(TICK) {
+        Some(rest) => {
+            *left = rest;
+            false
+        }
+        None => {
+            *left = every;
+            true
+        }
+    }
+}
+
+async fn note_head(inner: &Inner, noted: u64) -> u64 {
+    let head = *inner.store.head().borrow();
+    if head.last == noted {
+        return noted;
+    }
+    match inner.store.query(move |vault| vault.note_head(&head)).await {
+        Ok(()) => head.last,
+        Err(error) => {
+            warn!(%error, "the end of the chain could not be noted");
+            noted
+        }
+    }
+}
+
+/// Drops records that are too old or too many, and leaves a checkpoint from which the rest still verifies.
+pub(crate) async fn prune(inner: &Inner, kept_ms: u64, bytes_max: u64) {
+    let now_ms = inner.clock.wall_ms();
+    let ownership = inner.snapshot().durable.ownership;
+    let oldest_ms = now_ms.saturating_sub(kept_ms);
+    let cut = inner.store.query(move |vault| {
+        vault.forget_outcomes(ownership, now_ms.saturating_sub(OUTCOME_KEPT_MS))?;
+        let Some(head) = vault.head()? else { return Ok(None) };
+        let mut keep_from = vault.first_since(oldest_ms)?.unwrap_or(head.last);
+        if vault.record_bytes()? > bytes_max {
+            // A quarter at a time, so that pruning stays rare.
+            keep_from = keep_from.max(head.first + (head.last - head.first) / 4);
+        }
+        let first_kept = vault.rows(keep_from.saturating_sub(1), 1)?;
+        Ok(first_kept.first().filter(|row| row.sequence > head.first).cloned())
+    });
+    let first_kept = match cut.await {
+        Ok(Some(row)) => row,
+        Ok(None) => return,
+        Err(error) => return warn!(%error, "old records could not be looked for"),
+    };
+    let Ok(record) = wire::Record::from_cbor(&first_kept.cbor) else { return };
+    let draft = Draft { value: Value::Hash(record.before), ..Draft::keeper(CHECKPOINT, ownership, now_ms) };
+    let keep_from = first_kept.sequence;
+    let pruned = match inner.store.write(draft, Vec::new()).await {
+        Ok(_) => inner.store.prune(keep_from).await,
+        Err(error) => Err(error),
+    };
+    if let Err(error) = pruned {
+        warn!(%error, "old records could not be dropped");
+    }
+}
+
+/// What had begun when the device stopped is ended on record: nothing proves how it went.
+async fn close_broken_calls(inner: &Inner) -> Result<(), crate::store::StoreError> {
+    let open = inner.store.query(|vault| vault.open_calls()).await?;
+    for call in open {
+        let draft = Draft {
+            kind: RecordKind::Call,
+            id: Some(call.id),
+            received_at: None,
+            outcome: Some(wire::ErrorCode::UnknownOutcome.as_str()),
+            ..Draft::keeper(call.what, call.ownership, inner.clock.wall_ms())
+        };
+        inner.store.write(draft, vec![Effect::Close { started: call.sequence }]).await?;
+    }
+    for notice in &inner.notices {
+        error!("{notice}");
+        let ownership = inner.snapshot().durable.ownership;
+        inner.store.write(Draft::keeper("state.notice", ownership, inner.clock.wall_ms()), Vec::new()).await?;
+    }
+    Ok(())
+}
+
+/// Ends a house.
+pub(crate) async fn drain(inner: &Inner, limit: Duration) {
+    inner.registry.drain(limit).await;
+    inner.registry.clear(Duration::from_secs(1)).await;
+    inner.tracker.close();
+    if tokio::time::timeout(LAST_RECORDS_MAX, inner.tracker.wait()).await.is_err() {
+        warn!("some work did not end; its records will say so at the next start");
+    }
+    // The root stops its children in the opposite order of their start, the store last.
+    if inner.root.cast(Supervise::Stop).is_ok() {
+        drop(inner.root.wait(Some(ractor::concurrency::Duration::from_secs(10))).await);
+    }
+    inner.store.closed().await;
+    let Head { last, .. } = *inner.store.head().borrow();
+    tracing::info!(records = last, "closed");
+}
