@@ -10,20 +10,19 @@ use std::path::PathBuf;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
-use actors::{GrowError, Group, House, Installed, Limits, Parts, Service, Vault, Work};
+use actors::{Group, GrowError, House, HouseCensus, Installed, Limits, Parts, Service, Vault, Work};
 use config::Settings;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use handlers::sign::LEDS;
 use handlers::{
-    Camera, CameraChoice, Chance, Clock, DisplayImage, DisplayText, Fault, Health, HealthParts, LedSign, Screen, Shown, Sign,
-    SignBackend, SignFault,
+    Camera, CameraChoice, Chance, Clock, DisplayImage, DisplayText, Fault, Health, HealthParts, LedSign, Screen, Shown,
+    Sign, SignBackend, SignFault,
 };
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use wire::{Declaration, Signer};
 
-use crate::census::TreeCensus;
 use crate::direct::Direct;
 use crate::door::{Door, DoorLimits};
 use crate::keeper::ask::Address;
@@ -54,6 +53,8 @@ pub struct Options {
     pub clock: Arc<dyn Clock>,
     /// Randomness.
     pub chance: Arc<dyn Chance>,
+    /// Names the boot on whose clock deadlines count.
+    pub boot_id: String,
     /// Simulated hardware in place of the real.
     pub simulation: Option<Simulation>,
     /// Limits of the listeners.
@@ -156,7 +157,20 @@ impl Running {
 /// # Errors
 /// See [`StartError`].
 pub async fn compose(options: Options) -> Result<Running, StartError> {
-    let Options { settings, state_dir, signer, vault, notices, clock, chance, simulation, door, socket, reread } = options;
+    let Options {
+        settings,
+        state_dir,
+        signer,
+        vault,
+        notices,
+        clock,
+        chance,
+        boot_id,
+        simulation,
+        door,
+        socket,
+        reread,
+    } = options;
     let simulated = simulation.is_some();
     let uid = rustix::process::geteuid().as_raw();
     let names = HostNames::new(host_names(&settings));
@@ -170,7 +184,7 @@ pub async fn compose(options: Options) -> Result<Running, StartError> {
     let live = Arc::new(RwLock::new(settings.clone()));
     let bound = Bound { direct: direct_addr, tls: direct.tls(), keeper: keeper_addr, simulated };
     let reception = Arc::new(Reception::new(Arc::clone(&live), bound, names, reread));
-    let census = Arc::new(TreeCensus::default());
+    let census = HouseCensus::new();
     let screen: Arc<dyn Screen> = match (&simulation, keeper_addr) {
         (Some(simulation), _) => Arc::new(BothScreens { simulated: simulation.screen.clone(), page: display.clone() }),
         (None, Some(_)) => Arc::new(display.clone()),
@@ -197,10 +211,23 @@ pub async fn compose(options: Options) -> Result<Running, StartError> {
     }
 
     let limits = limits(&settings);
-    let name = settings.device.name;
-    let parts = Parts { signer, name, version: VERSION, simulated, clock, chance, vault, notices, sign, capabilities, services, limits };
+    let parts = Parts {
+        signer,
+        name: settings.device.name,
+        version: VERSION,
+        simulated,
+        clock,
+        chance,
+        boot_id,
+        census,
+        vault,
+        notices,
+        sign,
+        capabilities,
+        services,
+        limits,
+    };
     let house = House::grow(parts).await?;
-    census.watch(house.tree());
     Ok(Running { house, direct_addr, keeper_addr, display, reception })
 }
 
@@ -224,12 +251,17 @@ pub(crate) const fn limits(settings: &Settings) -> Limits {
 }
 
 async fn direct(
-    settings: &Settings, signer: &Arc<dyn Signer>, door: DoorLimits, names: HostNames,
+    settings: &Settings,
+    signer: &Arc<dyn Signer>,
+    door: DoorLimits,
+    names: HostNames,
 ) -> Result<Direct, StartError> {
     let address = settings.link.direct.listen;
     let door = Door::bind(address, door).await;
-    let door = door.map_err(|error| StartError::Bind { what: "the direct link", key: "link.direct.listen", address, error })?;
-    let tls = if settings.link.direct.tls() { Some(TlsAcceptor::from(Arc::new(tls::server_config(signer)?))) } else { None };
+    let door =
+        door.map_err(|error| StartError::Bind { what: "the direct link", key: "link.direct.listen", address, error })?;
+    let tls =
+        if settings.link.direct.tls() { Some(TlsAcceptor::from(Arc::new(tls::server_config(signer)?))) } else { None };
     Ok(Direct::new(door, tls, names))
 }
 
@@ -246,7 +278,9 @@ async fn page_door(settings: &Settings, door: DoorLimits) -> Result<Option<Door>
 }
 
 fn sign_backends(
-    settings: &Settings, display: &Display, simulation: Option<&Simulation>,
+    settings: &Settings,
+    display: &Display,
+    simulation: Option<&Simulation>,
 ) -> Result<Vec<Arc<dyn SignBackend>>, StartError> {
     let mut backends: Vec<Arc<dyn SignBackend>> = Vec::new();
     match (simulation, &settings.sign.led) {
@@ -264,9 +298,9 @@ fn plain(declaration: Declaration, make: impl Fn() -> Work + Send + Sync + 'stat
     Installed { declaration, make: Arc::new(move || Ok(make())) }
 }
 
-fn health(clock: Arc<dyn Clock>, census: Arc<TreeCensus>, folder: PathBuf, simulated: bool) -> Installed {
+fn health(clock: Arc<dyn Clock>, census: Arc<HouseCensus>, folder: PathBuf, simulated: bool) -> Installed {
     plain(Declaration::device_health(), move || {
-        let (clock, census, folder) = (Arc::clone(&clock), Arc::<TreeCensus>::clone(&census), folder.clone());
+        let (clock, census, folder) = (Arc::clone(&clock), Arc::<HouseCensus>::clone(&census), folder.clone());
         Work::Plain(Arc::new(Health::new(HealthParts { version: VERSION, simulated, folder, clock, census })))
     })
 }
@@ -293,7 +327,11 @@ pub(crate) fn advertised_host(settings: &Settings, bound: SocketAddr) -> String 
         return name.trim_start_matches('[').trim_end_matches(']').to_owned();
     }
     let ip = bound.ip();
-    if ip.is_unspecified() { outward_address().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)).to_string() } else { ip.to_string() }
+    if ip.is_unspecified() {
+        outward_address().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)).to_string()
+    } else {
+        ip.to_string()
+    }
 }
 
 /// Connecting a datagram socket sends nothing; it only asks the system which address it would send from.

@@ -108,7 +108,8 @@ struct Gate {
 impl hyper::service::Service<Request<Incoming>> for Gate {
     type Response = Response<Body>;
     type Error = Infallible;
-    type Future = Either<Ready<Result<Response<Body>, Infallible>>, TowerToHyperServiceFuture<Router, Request<Incoming>>>;
+    type Future =
+        Either<Ready<Result<Response<Body>, Infallible>>, TowerToHyperServiceFuture<Router, Request<Incoming>>>;
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         if let Err(kept_out) = rules::direct(&request, &self.names) {

@@ -133,8 +133,13 @@ impl Door {
     }
 }
 
-async fn connection<S>(stream: TcpStream, tls: Option<TlsAcceptor>, service: S, limits: DoorLimits, stop: CancellationToken)
-where
+async fn connection<S>(
+    stream: TcpStream,
+    tls: Option<TlsAcceptor>,
+    service: S,
+    limits: DoorLimits,
+    stop: CancellationToken,
+) where
     S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible> + Send,
     S::Future: Send + 'static,
 {

@@ -1,11 +1,27 @@
-//! wip
-mod census;
+//! The composition root of a device: reads the settings, grows the house, opens the direct link, serves the display page, the keeper's
+//! command socket and commands.
+//!
+//! `latchkeyd` is its main. The benchmark and whole-system tests use [`Device::start`] with vault, clock, chance and hardware of
+//! their own. Nothing here decides who may do what: bytes and commands go to [`actors::House`], and what it says comes back.
+
+mod announce;
+pub mod boot;
+pub mod cli;
 pub mod device;
 mod direct;
 mod door;
 pub mod keeper;
+pub mod key;
+pub mod lock;
 mod reload;
 mod rules;
 pub mod simulate;
 pub mod tls;
+
+pub use boot::SystemChance;
+pub use device::{Device, Options, Running, StartError, compose};
+pub use direct::BODIES_BYTES_MAX;
 pub use door::DoorLimits;
+pub use keeper::SocketLimits;
+pub use reload::Reread;
+pub use simulate::{SimulatedScreen, Simulation};

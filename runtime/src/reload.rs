@@ -92,7 +92,8 @@ fn step(before: &Settings, wanted: &Settings) -> (Settings, Reloaded) {
         ("log.filter", before.log.filter != wanted.log.filter),
         ("log.format", before.log.format != wanted.log.format),
     ];
-    let moved = |keys: &[(&str, bool)]| keys.iter().filter(|(_, moved)| *moved).map(|(key, _)| (*key).to_owned()).collect();
+    let moved =
+        |keys: &[(&str, bool)]| keys.iter().filter(|(_, moved)| *moved).map(|(key, _)| (*key).to_owned()).collect();
     reloaded.changed = moved(&live);
     reloaded.restart = moved(&fixed);
     after.device = wanted.device.clone();

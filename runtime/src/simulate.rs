@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use handlers::{Content, Fault, Screen, Shown, SimulatedSign};
 use handlers::camera::SimulatedCamera;
+use handlers::{Content, Fault, Screen, Shown, SimulatedSign};
 use tokio_util::sync::CancellationToken;
 use wire::text::visible;
 

@@ -111,6 +111,12 @@ pub enum TalkError {
         /// The state folder.
         state_dir: PathBuf,
     },
+    /// The daemon belongs to somebody else.
+    #[error("only the user that runs latchkeyd may talk to it in {}; run this as that user or with sudo, or name another folder with --state-dir", state_dir.display())]
+    NotAllowed {
+        /// The state folder.
+        state_dir: PathBuf,
+    },
     /// The connection failed.
     #[error("the connection to latchkeyd broke off")]
     Broken(#[source] io::Error),
@@ -132,7 +138,10 @@ impl Talk {
     /// [`TalkError::NotRunning`] when nobody listens there.
     pub fn connect(state_dir: &Path) -> Result<Self, TalkError> {
         let stream = UnixStream::connect(state_dir.join(SOCKET_FILE)).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => TalkError::NotRunning { state_dir: state_dir.to_owned() },
+            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
+                TalkError::NotRunning { state_dir: state_dir.to_owned() }
+            }
+            io::ErrorKind::PermissionDenied => TalkError::NotAllowed { state_dir: state_dir.to_owned() },
             _ => TalkError::Broken(error),
         })?;
         stream.set_read_timeout(Some(ANSWER_MAX)).map_err(TalkError::Broken)?;

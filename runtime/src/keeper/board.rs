@@ -104,7 +104,11 @@ impl Board {
             Event::Acting { id, agent, capability } => {
                 // Health is read by programs, many times a second; nobody's eyes or ears are concerned.
                 if capability != "device.health" && self.acting.len() < ACTING_MAX {
-                    self.acting.push(ActingBoard { id: id.clone(), agent: agent.clone(), capability: capability.clone() });
+                    self.acting.push(ActingBoard {
+                        id: id.clone(),
+                        agent: agent.clone(),
+                        capability: capability.clone(),
+                    });
                 }
                 false
             }

@@ -5,3 +5,5 @@ pub mod board;
 pub mod display;
 pub(crate) mod pages;
 pub(crate) mod socket;
+
+pub use socket::SocketLimits;

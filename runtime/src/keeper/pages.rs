@@ -16,7 +16,8 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::{Path, Request, State};
 use axum::http::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, LOCATION, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, LOCATION, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+    X_FRAME_OPTIONS,
 };
 use axum::http::{HeaderName, HeaderValue, Response, StatusCode};
 use axum::routing::{get, post};
@@ -113,10 +114,11 @@ impl Pages {
     }
 
     async fn happened(&self, house: &House, event: &Event) {
-        match event {
-            Event::Owner { .. } => self.display.clear(),
-            Event::Grant { name, on: false } if name.starts_with("display.") => self.display.clear(),
-            _ => {}
+        // What an agent showed goes with its ownership, and with its leave to show.
+        if matches!(event, Event::Owner { .. })
+            || matches!(event, Event::Grant { name, on: false } if name.starts_with("display."))
+        {
+            self.display.clear();
         }
         let mut more = false;
         self.display.post(|board| more = board.follow(event));
@@ -183,7 +185,8 @@ struct Gate {
 impl hyper::service::Service<Request<Incoming>> for Gate {
     type Response = Response<Body>;
     type Error = Infallible;
-    type Future = Either<Ready<Result<Response<Body>, Infallible>>, TowerToHyperServiceFuture<Router, Request<Incoming>>>;
+    type Future =
+        Either<Ready<Result<Response<Body>, Infallible>>, TowerToHyperServiceFuture<Router, Request<Incoming>>>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         if let Err(kept_out) = rules::page(&request, self.port) {
@@ -225,7 +228,9 @@ async fn events(State(desk): State<Desk>, Path(page): Path<String>) -> Response<
 
 /// The states of one page, each as it is when the page can take it, and a tick when nothing changes.
 fn states(
-    connected: Connected, changes: watch::Receiver<u64>, stop: CancellationToken,
+    connected: Connected,
+    changes: watch::Receiver<u64>,
+    stop: CancellationToken,
 ) -> impl Stream<Item = Result<Bytes, Infallible>> {
     let first = Instant::now().checked_add(TICK).unwrap_or_else(Instant::now);
     let ticks = interval_at(first, TICK);

@@ -72,7 +72,12 @@ impl Drop for Bound {
 impl Socket {
     /// Binds the socket in `state_dir`, in place of one that a killed daemon left behind. The caller holds the folder's lock, so no
     /// living daemon owns it.
-    pub(crate) fn bind(state_dir: &Path, concierge: Arc<dyn Concierge>, limits: SocketLimits, uid: u32) -> io::Result<Self> {
+    pub(crate) fn bind(
+        state_dir: &Path,
+        concierge: Arc<dyn Concierge>,
+        limits: SocketLimits,
+        uid: u32,
+    ) -> io::Result<Self> {
         let path = state_dir.join(SOCKET_FILE);
         match std::fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),

@@ -1,0 +1,211 @@
+//! What `latchkeyd` can be told.
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+
+/// The whole command line.
+#[derive(Debug, Clone, PartialEq, Eq, Parser)]
+#[command(
+    name = "latchkeyd",
+    version,
+    about = "Lets an AI agent use this device, as far as you allow it",
+    long_about = "Lets an AI agent use this device, as far as you allow it.\n\n\
+        latchkeyd runs on the device. An agent signs each request; the device checks the signature, its owner and your grants before \
+        anything moves, and keeps a record of everything. Nothing is on until you turn it on, here.",
+    after_help = "First steps:\n  \
+        latchkeyd run                 start the device (add --simulate to try it without hardware)\n  \
+        latchkeyd pair                show the link to give to your agent\n  \
+        latchkeyd approve 482913      let the agent that shows this code own the device\n  \
+        latchkeyd grant camera        allow it to take pictures\n  \
+        latchkeyd receipts            see what it did\n\n\
+        Exit codes: 0 done, 1 failed, 2 usage, 3 refused, 4 latchkeyd is not running.",
+    subcommand_required = true,
+    arg_required_else_help = true
+)]
+pub struct Cli {
+    /// Folder of the settings file latchkey.toml [also: LATCHKEY_CONFIG_DIR]
+    #[arg(long, value_name = "DIR", global = true)]
+    pub config_dir: Option<PathBuf>,
+
+    /// Folder of the device's key, state and records [also: LATCHKEY_STATE_DIR]
+    #[arg(long, value_name = "DIR", global = true)]
+    pub state_dir: Option<PathBuf>,
+
+    /// Use the system's folders, /etc/latchkey and /var/lib/latchkey
+    #[arg(long, global = true)]
+    pub system: bool,
+
+    /// Set one setting for this call, before all files; may be repeated
+    #[arg(long = "set", value_name = "KEY=VALUE", global = true)]
+    pub sets: Vec<String>,
+
+    /// What to do
+    #[command(subcommand)]
+    pub order: Order,
+}
+
+/// One command.
+#[derive(Debug, Clone, PartialEq, Eq, Subcommand)]
+pub enum Order {
+    /// Start the device and keep it running
+    #[command(
+        after_help = "Examples:\n  latchkeyd run\n  latchkeyd run --simulate\n  latchkeyd --set link.direct.listen=0.0.0.0:7601 run\n\n\
+        The first start makes the device's key. Ctrl-C or SIGTERM ends it: running work has ten seconds. SIGHUP reads the settings anew.\n\
+        The environment variable LATCHKEY_LOG sets what is logged, as in LATCHKEY_LOG=debug."
+    )]
+    Run {
+        /// Pretend: a simulated camera, sign and screen, and no hardware is touched
+        #[arg(long)]
+        simulate: bool,
+    },
+
+    /// Read the settings anew, without a restart
+    Reload(Output),
+
+    /// Show how the device stands, and each of its parts
+    Status(Output),
+
+    /// Open pairing for ten minutes, and show the link for your agent
+    #[command(after_help = "Examples:\n  latchkeyd pair\n  latchkeyd pair --json\n\n\
+        The link holds a secret: whoever has it may ask to own this device. Nobody owns it before you approve.")]
+    Pair(Output),
+
+    /// List who asks to own this device, or to give it back
+    Claims(Output),
+
+    /// Agree to a claim, a transfer or a release
+    #[command(after_help = "Examples:\n  latchkeyd approve 482913\n  latchkeyd approve \"482 913\"\n\n\
+        Compare the code with the one that your agent shows. If they differ, somebody else is asking: refuse.")]
+    Approve {
+        /// The code, or the id of the request
+        #[arg(value_name = "CODE|ID", num_args = 1..=2)]
+        which: Vec<String>,
+        /// How it prints
+        #[command(flatten)]
+        output: Output,
+    },
+
+    /// Refuse a claim, a transfer or a release
+    Refuse {
+        /// The code, or the id of the request
+        #[arg(value_name = "CODE|ID", num_args = 1..=2)]
+        which: Vec<String>,
+        /// How it prints
+        #[command(flatten)]
+        output: Output,
+    },
+
+    /// List what the owner may use, and what not
+    Grants(Output),
+
+    /// Allow the owner to use something
+    #[command(after_help = "Examples:\n  latchkeyd grant camera\n  latchkeyd grant display.text")]
+    Grant {
+        /// A grant or a capability, such as camera or display.text
+        name: String,
+        /// How it prints
+        #[command(flatten)]
+        output: Output,
+    },
+
+    /// Allow it no more; what runs is stopped
+    #[command(after_help = "Example:\n  latchkeyd revoke camera")]
+    Revoke {
+        /// A grant or a capability, such as camera or display.text
+        name: String,
+        /// How it prints
+        #[command(flatten)]
+        output: Output,
+    },
+
+    /// Show, check, export or follow the records of what was done
+    #[command(
+        after_help = "Examples:\n  latchkeyd receipts --last 50\n  latchkeyd receipts --follow\n  latchkeyd receipts --verify\n  \
+        latchkeyd receipts --export kitchen.receipts\n  latchkeyd verify-export kitchen.receipts"
+    )]
+    Receipts {
+        /// Check that no record was changed, dropped or moved
+        #[arg(long, conflicts_with_all = ["export", "follow", "last"])]
+        verify: bool,
+        /// Write all records to FILE, signed by the device
+        #[arg(long, value_name = "FILE", conflicts_with_all = ["follow", "last"])]
+        export: Option<PathBuf>,
+        /// Go on printing records as they come
+        #[arg(long)]
+        follow: bool,
+        /// How many of the latest to show
+        #[arg(long, value_name = "N", default_value_t = 20)]
+        last: u32,
+        /// How it prints
+        #[command(flatten)]
+        output: Output,
+    },
+
+    /// Check a file of exported records; works on any machine
+    #[command(
+        after_help = "Examples:\n  latchkeyd verify-export kitchen.receipts\n  latchkeyd verify-export kitchen.receipts --key KEY\n\n\
+        Without --key it only shows that one device signed all of it; with --key, that it was that device."
+    )]
+    VerifyExport {
+        /// The exported file
+        file: PathBuf,
+        /// The key of the device that must have signed it; latchkeyd key prints it
+        #[arg(long, value_name = "KEY")]
+        key: Option<String>,
+        /// How it prints
+        #[command(flatten)]
+        output: Output,
+    },
+
+    /// Take the device from its owner, at once
+    #[command(
+        after_help = "Running work is stopped, every grant is turned off, and pairing is possible again. Records are kept."
+    )]
+    Release {
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
+        /// How it prints
+        #[command(flatten)]
+        output: Output,
+    },
+
+    /// End the owner's present use of the device
+    Deactivate(Output),
+
+    /// Try a capability again that was given up
+    Restart {
+        /// Its name, such as camera.snapshot
+        capability: String,
+        /// How it prints
+        #[command(flatten)]
+        output: Output,
+    },
+
+    /// Show the device's public key and fingerprint
+    Key(Output),
+
+    /// Make, check or show the settings
+    #[command(subcommand)]
+    Config(ConfigOrder),
+}
+
+/// One command about settings.
+#[derive(Debug, Clone, PartialEq, Eq, Subcommand)]
+pub enum ConfigOrder {
+    /// Write a settings file that explains every key
+    Init,
+    /// Check the settings, change nothing
+    Check,
+    /// Show the settings in force
+    Show(Output),
+}
+
+/// How a command prints.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::Args)]
+pub struct Output {
+    /// Print JSON, for programs
+    #[arg(long)]
+    pub json: bool,
+}

@@ -1,0 +1,53 @@
+//! `latchkeyd`: the device, and the keeper's tool on it.
+
+use std::io::{BufReader, IsTerminal, Write};
+use std::process::ExitCode;
+
+use clap::Parser;
+use handlers::{Clock, SystemClock};
+use jiff::tz::TimeZone;
+use latchkey_runtime::boot;
+use latchkey_runtime::cli::args::{Cli, Order};
+use latchkey_runtime::cli::{self, World};
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let world = world();
+    let colour = world.colour;
+    let ended = match &cli.order {
+        Order::Run { simulate } => boot::run(&cli, *simulate, world),
+        _ => perform(&cli, world),
+    };
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(problem) => {
+            let mark = if colour { "\u{1b}[31mlatchkeyd:\u{1b}[0m" } else { "latchkeyd:" };
+            // Nobody reads what we would say about a closed standard error.
+            let _ = writeln!(std::io::stderr(), "{mark} {}", problem.sentence);
+            ExitCode::from(problem.ended.code())
+        }
+    }
+}
+
+fn perform(cli: &Cli, mut world: World) -> Result<(), cli::Problem> {
+    cli::perform(cli, &mut world)
+}
+
+/// The real outside.
+fn world() -> World {
+    #[expect(clippy::disallowed_methods, reason = "the environment is read here, once")]
+    let env: Vec<_> = std::env::vars_os().collect();
+    let plain = env.iter().any(|(name, value)| name == "NO_COLOR" && !value.is_empty());
+    let terminal = std::io::stdout().is_terminal();
+    World {
+        env,
+        root: rustix::process::geteuid().is_root(),
+        now_ms: SystemClock.wall_ms(),
+        zone: TimeZone::system(),
+        input: Box::new(BufReader::new(std::io::stdin())),
+        asks: std::io::stdin().is_terminal(),
+        out: Box::new(std::io::stdout()),
+        terminal,
+        colour: terminal && !plain,
+    }
+}
