@@ -29,7 +29,8 @@ watch() { # watch NAME CLOSING-PATTERN COMMAND...
   local name=$1 pattern=$2 code=0
   shift 2
   "$@" </dev/null 2>&1 | tee "$closing.log" || code=$?
-  { grep -E "$pattern" "$closing.log" | tail -n 12 || true; } | sed "s/^ */$name: /" >>"$closing"
+  # A crate without a single test of a kind has nothing to say.
+  { grep -E "$pattern" "$closing.log" | grep -v ' 0 passed; 0 failed; 0 ignored;' | tail -n 40 || true; } | sed "s/^ */$name: /" >>"$closing"
   [ "$code" = 0 ] || failed+=("$name")
 }
 
