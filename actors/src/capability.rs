@@ -5,6 +5,11 @@
 //! and its supervisor makes both anew; calls beside it go on. Work that will not stop is abandoned, counted, and its handler
 //! replaced.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "work runs apart from the actor, which keeps its stop token and abandons it by count"
+)]
+
 use std::sync::Arc;
 use std::time::Duration;
 

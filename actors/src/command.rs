@@ -181,6 +181,25 @@ pub enum Reply {
     },
 }
 
+/// Why a command was not carried out; small, for the way back up to a [`Reply`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Failure {
+    pub(crate) code: FailCode,
+    pub(crate) message: String,
+}
+
+impl Failure {
+    pub(crate) fn new(code: FailCode, message: impl Into<String>) -> Self {
+        Self { code, message: message.into() }
+    }
+}
+
+impl From<Failure> for Reply {
+    fn from(failure: Failure) -> Self {
+        Self::Failed { code: failure.code, message: failure.message }
+    }
+}
+
 /// Kinds of failure of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

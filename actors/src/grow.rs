@@ -3,6 +3,8 @@
 //! Order of starting: store, state, journal, sign, capabilities, links, keeper; the house is grown once state and journal are
 //! at work, whatever the hardware does. It ends in the opposite order, the store last.
 
+#![expect(clippy::disallowed_methods, reason = "the closer of the store is ended with it")]
+
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, RwLock};

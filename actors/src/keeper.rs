@@ -7,7 +7,9 @@ use tokio::sync::oneshot;
 use tracing::info;
 use wire::{GrantName, Record};
 
-use crate::command::{Caller, Command, FailCode, GrantLine, JournalLine, OwnerLine, ReceiptLine, Reply, Status};
+use crate::command::{
+    Caller, Command, FailCode, Failure, GrantLine, JournalLine, OwnerLine, ReceiptLine, Reply, Status,
+};
 use crate::house::Inner;
 use crate::ownership;
 use crate::state::{Act, Say};
@@ -30,7 +32,7 @@ pub(crate) async fn command(inner: &Inner, caller: Caller, command: Command) -> 
             let device = inner.signer.public().clone();
             reply(inner.store.query(move |vault| verify::verify(vault, &device)).await)
         }
-        Command::ExportHead => export_head(inner).await,
+        Command::ExportHead => export_head(inner),
         Command::ExportPage { after, until } => {
             reply(inner.store.query(move |vault| vault.rows(after, RECORDS_MAX).map(|rows| page(&rows, until))).await)
         }
@@ -43,11 +45,11 @@ pub(crate) async fn command(inner: &Inner, caller: Caller, command: Command) -> 
         Command::Deactivate => act(inner, caller, Act::Deactivate).await,
         Command::Grant { name } => match grant_name(&name) {
             Ok(name) => act(inner, caller, Act::Grant { name }).await,
-            Err(failed) => failed,
+            Err(failure) => failure.into(),
         },
         Command::Revoke { name } => match grant_name(&name) {
             Ok(name) => act(inner, caller, Act::Revoke { name }).await,
-            Err(failed) => failed,
+            Err(failure) => failure.into(),
         },
     }
 }
@@ -62,15 +64,13 @@ async fn act(inner: &Inner, caller: Caller, act: Act) -> Reply {
 }
 
 fn failed(code: FailCode, message: impl Into<String>) -> Reply {
-    Reply::Failed { code, message: message.into() }
+    Failure::new(code, message).into()
 }
 
-fn grant_name(name: &str) -> Result<GrantName, Reply> {
+fn grant_name(name: &str) -> Result<GrantName, Failure> {
     name.parse().map_err(|error| {
-        failed(
-            FailCode::Invalid,
-            format!("{} is no grant: {error}; `latchkeyd grants` lists them", wire::text::visible(name)),
-        )
+        let name = wire::text::visible(name);
+        Failure::new(FailCode::Invalid, format!("{name} is no grant: {error}; `latchkeyd grants` lists them"))
     })
 }
 
@@ -200,7 +200,7 @@ fn line(row: &Row) -> ReceiptLine {
     }
 }
 
-async fn export_head(inner: &Inner) -> Reply {
+fn export_head(inner: &Inner) -> Reply {
     let head = *inner.store.head().borrow();
     export_tail(inner.signer.as_ref(), &head, inner.clock.wall_ms())
 }
@@ -215,7 +215,7 @@ pub(crate) fn export_tail(signer: &dyn wire::Signer, head: &Head, now_ms: u64) -
 /// The rows of an export up to its end, as one CBOR sequence.
 pub(crate) fn page(rows: &[Row], until: u64) -> Reply {
     let wanted = rows.iter().filter(|row| row.sequence <= until);
-    let last = wanted.clone().last().map_or(until, |row| row.sequence);
+    let last = wanted.clone().next_back().map_or(until, |row| row.sequence);
     let records: Vec<u8> = wanted.flat_map(|row| row.cbor.iter().copied()).collect();
     Reply::ExportPage { last, records: STANDARD.encode(records) }
 }

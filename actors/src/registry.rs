@@ -134,6 +134,7 @@ impl Drop for Ticket {
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::disallowed_methods, reason = "tests join what they spawn")]
     use super::*;
 
     fn id(byte: u8) -> Id {

@@ -110,6 +110,7 @@ impl Drop for Waiting<'_> {
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::disallowed_methods, reason = "tests join what they spawn")]
     use super::*;
 
     #[tokio::test(start_paused = true)]

@@ -16,7 +16,7 @@ use wire::{Agent, GrantName, Id, Lease, PairingSecret, PublicKey, Refusal, Refus
 
 use crate::authority::{Pairing, Snapshot};
 use crate::challenge::{Challenges, Issue};
-use crate::command::{Event, FailCode, GrantLine, Reply};
+use crate::command::{Event, FailCode, Failure, GrantLine, Reply};
 use crate::journal::Draft;
 use crate::ownership::{self, Asked, Now};
 use crate::registry::Registry;
@@ -172,8 +172,8 @@ fn now(parts: &StateParts) -> Now {
     Now { boot: parts.clock.boot(), wall_ms: parts.clock.wall_ms() }
 }
 
-fn storage(error: impl std::fmt::Display) -> Reply {
-    Reply::Failed { code: FailCode::Storage, message: format!("nothing was changed: {error}") }
+fn storage(error: impl std::fmt::Display) -> Failure {
+    Failure::new(FailCode::Storage, format!("nothing was changed: {error}"))
 }
 
 impl Holder {
@@ -193,7 +193,7 @@ impl Holder {
     }
 
     /// Writes the next state together with its record, then keeps it. What is written is not yet shown.
-    async fn commit(&mut self, next: Durable, draft: Draft, more: Vec<Effect>) -> Result<(), Reply> {
+    async fn commit(&mut self, next: Durable, draft: Draft, more: Vec<Effect>) -> Result<(), Failure> {
         let mut effects = vec![Effect::State(Box::new(next.clone()))];
         effects.extend(more);
         self.parts.store.write(draft, effects).await.map_err(storage)?;
@@ -261,16 +261,16 @@ impl Holder {
                 Ok(Reply::Done { message: message.to_owned() })
             }
         };
-        done.unwrap_or_else(|failed| failed)
+        done.unwrap_or_else(Reply::from)
     }
 
-    async fn pair(&mut self) -> Result<Reply, Reply> {
+    async fn pair(&mut self) -> Result<Reply, Failure> {
         if let Some(owner) = &self.seen.durable.owner {
             let message = format!(
                 "this device is owned by {}; its owner can transfer it, or you free it first with: latchkeyd release",
                 owner.agent
             );
-            return Err(Reply::Failed { code: FailCode::Conflict, message });
+            return Err(Failure::new(FailCode::Conflict, message));
         }
         let draft = Draft::keeper("pairing.open", self.seen.durable.ownership, now(&self.parts).wall_ms);
         self.parts.store.write(draft, Vec::new()).await.map_err(storage)?;
@@ -295,8 +295,8 @@ impl Holder {
         Reply::Done { message: message.to_owned() }
     }
 
-    async fn decide(&mut self, which: &str, yes: bool) -> Result<Reply, Reply> {
-        let not_found = |message| Reply::Failed { code: FailCode::NotFound, message };
+    async fn decide(&mut self, which: &str, yes: bool) -> Result<Reply, Failure> {
+        let not_found = |message: String| Failure::new(FailCode::NotFound, message);
         let now = now(&self.parts);
         // What has run out is not approved because nobody looked in between.
         self.tick().await;
@@ -324,7 +324,7 @@ impl Holder {
         Ok(Reply::Decided { change: waiting })
     }
 
-    async fn release(&mut self) -> Result<Reply, Reply> {
+    async fn release(&mut self) -> Result<Reply, Failure> {
         let now = now(&self.parts);
         let mut next = Durable::clone(&self.seen.durable);
         let Some((was, fallen)) = ownership::release_here(&mut next, &now) else {
@@ -337,7 +337,7 @@ impl Holder {
     }
 
     /// A change of owner: first nobody may anything and all work ends, then one transaction, then the new state is seen.
-    async fn hand_over(&mut self, next: Durable, draft: Draft, mut more: Vec<Effect>) -> Result<(), Reply> {
+    async fn hand_over(&mut self, next: Durable, draft: Draft, mut more: Vec<Effect>) -> Result<(), Failure> {
         self.seen.changing = true;
         self.show();
         self.parts.registry.clear(HAND_OVER_MAX).await;
@@ -359,17 +359,17 @@ impl Holder {
         Ok(())
     }
 
-    async fn grant(&mut self, name: GrantName, on: bool) -> Result<Reply, Reply> {
+    async fn grant(&mut self, name: GrantName, on: bool) -> Result<Reply, Failure> {
         let grants = Arc::clone(&self.parts.grants);
         let Some((_, capabilities)) = grants.iter().find(|(known, _)| *known == name) else {
             let known: Vec<_> = grants.iter().map(|(known, _)| known.as_str()).collect();
             let message = format!("there is no grant {name} here; there are: {}", known.join(", "));
-            return Err(Reply::Failed { code: FailCode::NotFound, message });
+            return Err(Failure::new(FailCode::NotFound, message));
         };
         if on && self.seen.durable.owner.is_none() {
             let message =
                 "nobody owns this device yet, so there is nobody to grant to; first: latchkeyd pair".to_owned();
-            return Err(Reply::Failed { code: FailCode::NotNow, message });
+            return Err(Failure::new(FailCode::NotNow, message));
         }
         let now = now(&self.parts);
         let mut next = Durable::clone(&self.seen.durable);

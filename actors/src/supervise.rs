@@ -6,6 +6,11 @@
 //! handled here and nowhere else: its default supervisor ends with its child, and a failing `pre_start` is no supervision
 //! event but an answer to whoever spawned.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "starts and tasks belong to their actor, which ends them by kill or token"
+)]
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
