@@ -1,8 +1,10 @@
 //! A controller's state folder: one folder for each agent with its key, its inventory and its lock.
 //!
-//!     STATE/agents/ADDRESS/key               32 bytes in base64url, mode 0600
-//!     STATE/agents/ADDRESS/inventory.json    the devices, mode 0600
-//!     STATE/agents/ADDRESS/lock              held by the one process that uses the key
+//! ```text
+//! STATE/agents/ADDRESS/key               32 bytes in base64url, mode 0600
+//! STATE/agents/ADDRESS/inventory.json    the devices, mode 0600
+//! STATE/agents/ADDRESS/lock              held by the one process that uses the key
+//! ```
 //!
 //! Used by the program `latchkey`, and by servers that want the same. Folders must be 0700 and ours; loose permissions
 //! are refused with the command that mends them. The lock ends with the process, however it ends.
