@@ -25,6 +25,7 @@ impl BootTime {
 
     /// The moment `wait` later, at most the clock's end.
     #[must_use]
+    #[expect(clippy::should_implement_trait, reason = "the operator's readers would not expect it to stop at the end")]
     pub fn add(self, wait: Duration) -> Self {
         Self(self.0.saturating_add(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)))
     }

@@ -8,10 +8,11 @@ pub mod clock;
 pub mod display;
 pub mod handler;
 pub mod health;
+mod jpeg;
 pub mod screen;
 pub mod sign;
 
-pub use camera::{Camera, CameraChoice};
+pub use camera::{Camera, CameraChoice, CameraTrouble, CaptureLimits, SimulatedCamera};
 pub use clock::{BootTime, Chance, Clock, SystemClock, TokioClock};
 pub use display::{DisplayImage, DisplayText};
 pub use futures_util::future::BoxFuture;
