@@ -5,7 +5,8 @@ const PAGE = document.body.dataset.page;
 const BEAT_MS = 1000; // while the sign is lit, the page says so once a second
 const SILENCE_MS = 6000; // the device ticks every two seconds; after three missed ticks it counts as lost
 const LINGER_MS = 3000; // who acted stays readable for this long
-const FONT_MIN = 9, FONT_MAX = 150;
+const FONT_MIN = 8, FONT_MAX = 150;
+const FONT_SMALL = 32; // below it, thin letters on more open lines read better
 
 const at = (id) => document.getElementById(id);
 let waiting = null; // the newest state that is not drawn yet
@@ -30,7 +31,7 @@ function list(names) {
 }
 
 function clock(ms) {
-  return new Date(ms).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+  return new Date(ms).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
 }
 
 function show(id, text) {
@@ -64,7 +65,7 @@ function drawSign(state) {
 
 function drawFoot(state) {
   document.title = (state.sign ? "● " : "") + (state.name || "Latchkey display");
-  at("foot-name").textContent = state.content ? state.name : "";
+  show("foot-name", state.content ? state.name : "");
   at("foot-simulated").hidden = !state.simulated;
   const who = at("foot-who");
   if (state.acting.length > 0) {
@@ -115,7 +116,7 @@ function drawIdle(state) {
   show("idle-command", command);
 }
 
-// The largest letters with which all of the text fits.
+// The largest letters with which all of the text fits, with whole words as long as the letters stay large.
 function fitText() {
   const box = at("text"), text = at("text-fit");
   if (box.hidden) return;
@@ -125,14 +126,23 @@ function fitText() {
   text.style.maxHeight = "none";
   const fits = (size) => {
     text.style.fontSize = size + "px";
+    text.classList.toggle("small", size < FONT_SMALL);
     return text.scrollHeight <= height + 1 && text.scrollWidth <= width + 1;
   };
-  let low = FONT_MIN, high = FONT_MAX;
-  while (low < high) {
-    const middle = Math.ceil((low + high) / 2);
-    if (fits(middle)) low = middle; else high = middle - 1;
+  const largest = (low, high) => {
+    while (low < high) {
+      const middle = Math.ceil((low + high) / 2);
+      if (fits(middle)) low = middle;
+      else high = middle - 1;
+    }
+    return fits(low);
+  };
+  text.classList.remove("broken");
+  let whole = largest(FONT_SMALL, FONT_MAX);
+  if (!whole) {
+    text.classList.add("broken");
+    whole = largest(FONT_MIN, FONT_MAX);
   }
-  const whole = fits(low);
   text.style.maxHeight = height + "px";
   show("note", whole ? "" : "The end of this text does not fit on the screen.");
 }
