@@ -26,6 +26,8 @@ mod simulated;
 #[cfg(test)]
 mod tests;
 mod video4linux;
+#[cfg(test)]
+mod vivid;
 
 pub use frame::{Frame, PixelFormat};
 pub use simulated::{CameraCounts, CameraEvent, CameraTrouble, SimulatedCamera};
