@@ -226,8 +226,7 @@ impl Controller {
             return Err(AnswerError::Code.into());
         }
         let expires_at = self.expires_at(&value);
-        let kept = code.clone();
-        self.change_device(key, |device| keep_answer(device, Some(kept), expires_at))?;
+        self.change_device(key, |device| keep_answer(device, Some(code), expires_at))?;
         Ok((code, expires_at))
     }
 

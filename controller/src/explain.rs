@@ -224,3 +224,6 @@ fn conflict(device: &str, said: &str, claim: bool) -> String {
         format!("{device} cannot change its owner now: {said}; at the device run: latchkeyd claims")
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,15 +4,15 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-/// Shown under every help text.
-const EXIT_CODES: &str = "\
-Exit codes:
-  0  done
-  1  failed
-  2  wrong usage, or arguments outside what the device declares
-  3  refused: not granted, not active, not approved in time, not the owner
-  4  not reachable, or not in time
-  5  outcome unknown: the request was sent and nothing proves how it ended";
+/// The end of every command's help. The text is wrapped to the terminal, so a paragraph is one line here.
+macro_rules! help {
+    ($($text:literal),+) => {
+        concat!(
+            $($text),+,
+            "\n\nExit codes: 0 done, 1 failed, 2 wrong usage, 3 refused, 4 not reachable or not in time, 5 outcome unknown."
+        )
+    };
+}
 
 const START: &str = "\
 First steps:
@@ -22,6 +22,7 @@ First steps:
   latchkey snapshot kitchen -o kitchen.jpg
 
 DEVICE is a name, the first six or more characters of a key, or a fingerprint.
+
 State is kept in --state-dir, else $LATCHKEY_CONTROLLER_DIR, else ~/.local/state/latchkey-controller.
 
 Exit codes:
@@ -32,6 +33,9 @@ Exit codes:
   4  not reachable, or not in time
   5  outcome unknown: the request was sent and nothing proves how it ended";
 
+/// Stands above the options that every command has.
+const GLOBAL: &str = "Options of all commands";
+
 /// Use devices that run latchkeyd: claim them, see what they offer, call it.
 ///
 /// Each request is signed with an agent's key and sent straight to the device; each answer is checked against the key
@@ -41,16 +45,16 @@ Exit codes:
 #[command(disable_help_subcommand = true)]
 pub(crate) struct Cli {
     /// Folder for keys and inventory (0700)
-    #[arg(long, global = true, value_name = "DIR")]
+    #[arg(long, global = true, help_heading = GLOBAL, value_name = "DIR")]
     pub(crate) state_dir: Option<PathBuf>,
     /// Print one JSON document on stdout
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = GLOBAL)]
     pub(crate) json: bool,
-    /// Give up after this long, whatever happens [default: 90; as long as the keeper may take where it waits for one]
-    #[arg(long, global = true, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    /// Give up after this long, whatever happens [default: 90, or as long as a keeper may take]
+    #[arg(long, global = true, help_heading = GLOBAL, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86_400))]
     pub(crate) timeout: Option<u32>,
     /// The agent to act for, if there is more than one
-    #[arg(long, global = true, value_name = "ADDRESS")]
+    #[arg(long, global = true, help_heading = GLOBAL, value_name = "ADDRESS")]
     pub(crate) agent: Option<String>,
     /// What to do
     #[command(subcommand)]
@@ -61,6 +65,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Make and show agents: whose keys the devices obey
+    #[command(after_help = AGENT_HELP)]
     Agent {
         /// What to do
         #[command(subcommand)]
@@ -88,7 +93,7 @@ pub(crate) enum Command {
         lease: u64,
     },
     /// End activation
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = DEACTIVATE_HELP)]
     Deactivate {
         /// The device
         device: String,
@@ -129,7 +134,7 @@ pub(crate) enum Command {
         no_wait: bool,
     },
     /// Remove a device from the list; the device is not told
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = FORGET_HELP)]
     Forget {
         /// The device
         device: String,
@@ -153,22 +158,17 @@ pub(crate) enum AgentCommand {
     },
 }
 
-const CLAIM_HELP: &str = "\
-The link comes from `latchkeyd pair` at the device, and holds a secret: put it in quotes. Compare the code that is
-printed with the one at the device; the keeper then runs `latchkeyd approve CODE` there.
-
-Example:
-  latchkey claim 'https://192.168.1.20:7601/#…' --name kitchen
-
---json: {\"device\",\"key\",\"fingerprint\",\"agent\",\"id\",\"code\",\"state\",\"expires_at\"}; state is pending, approved,
-refused or expired, times are milliseconds since 1970.
-
-Exit codes: 0 approved, or with --no-wait asked; 3 refused, expired or not approved in time; 4 not reachable.";
+const CLAIM_HELP: &str = help!(
+    "The link comes from `latchkeyd pair` at the device, and holds a secret: put it in quotes. Compare the code that is printed with the one at the device; the keeper then runs `latchkeyd approve CODE` there.\n\n",
+    "Example:\n  latchkey claim 'https://192.168.1.20:7601/#…' --name kitchen\n\n",
+    "--json: {\"device\", \"key\", \"fingerprint\", \"agent\", \"id\", \"code\", \"state\", \"expires_at\"}; state is pending, approved, refused or expired, times are milliseconds since 1970.\n\n",
+    "A claim that is not approved (yet) ends with 3; one that was only asked for, with --no-wait, ends with 0."
+);
 
 /// `claim`
 #[derive(Debug, Args)]
 pub(crate) struct Claim {
-    /// The pairing link
+    /// The pairing link, or - to read it from stdin
     #[arg(required_unless_present = "resume", conflicts_with = "resume")]
     pub(crate) link: Option<String>,
     /// What to call the device here [default: its own name]
@@ -182,40 +182,28 @@ pub(crate) struct Claim {
     pub(crate) resume: bool,
 }
 
-const DEVICES_HELP: &str = "\
---json: [{\"name\",\"key\",\"fingerprint\",\"agent\",\"address\",\"state\",\"change\",\"maybe_active_ms\"}]; state is owned, claiming
-or gone; change is null or {\"kind\",\"id\",\"state\",\"code\",\"to\",\"expires_at\",\"asked\"}, where asked is false if the device
-could not be asked now; maybe_active_ms is how long the device may still be the active one.";
+const DEVICES_HELP: &str = help!(
+    "Example:\n  latchkey devices\n\n",
+    "--json: [{\"name\", \"key\", \"fingerprint\", \"agent\", \"address\", \"state\", \"change\", \"maybe_active_ms\"}]; state is owned, claiming or gone; change is null or {\"kind\", \"id\", \"state\", \"code\", \"to\", \"expires_at\", \"asked\"}, where asked is false if the device could not be asked now; maybe_active_ms is how long the device may still be the active one."
+);
 
-const CAPABILITIES_HELP: &str = "\
-Example:
-  latchkey capabilities kitchen
+const CAPABILITIES_HELP: &str = help!(
+    "Example:\n  latchkey capabilities kitchen\n\n",
+    "--json: the device's registration as it signed it: {\"device\", \"name\", \"protocol\", \"owner\", \"active\", \"active_until\", \"simulated\", \"capabilities\": [{\"name\", \"description\", \"arguments\", \"effect\", \"activation\", \"grant\", \"captures\", \"timeout_ms\", \"state\"}]}"
+);
 
---json: the device's registration as it signed it: {\"device\",\"name\",\"protocol\",\"owner\",\"active\",\"active_until\",\"simulated\",
-\"capabilities\":[{\"name\",\"description\",\"arguments\",\"effect\",\"activation\",\"grant\",\"captures\",\"timeout_ms\",\"state\"}]}";
+const ACTIVATE_HELP: &str = help!(
+    "An agent has at most one active device. Another one that may be active is deactivated first; if it cannot be reached, this waits until its lease is certainly over, if the time given allows.\n\n",
+    "Example:\n  latchkey activate kitchen --lease 120\n\n",
+    "--json: {\"device\", \"active\", \"lease_ms\"}"
+);
 
-const ACTIVATE_HELP: &str = "\
-An agent has at most one active device. Another one that may be active is deactivated first; if it cannot be reached,
-this waits until its lease is certainly over, if the time given allows.
-
-Example:
-  latchkey activate kitchen --lease 120
-
---json: {\"device\",\"active\":true,\"lease_ms\"}";
-
-const CALL_HELP: &str = "\
-Values get the type that the device declares (see `latchkey capabilities DEVICE`); name=@FILE reads a file, in base64
-where the device wants that, and name=@@TEXT is the text @TEXT. Instead of name=value, one JSON object can be given, or -
-to read it from stdin. A capability that needs an active device activates it. Ctrl-C cancels the call at the device.
-
-Examples:
-  latchkey call kitchen display.text text='dinner is ready'
-  latchkey call kitchen custom.acme.lamp '{\"level\":3}'
-
---json: {\"device\",\"id\",\"value\"}
-
-Exit code 5 means that it may have been done. Asking again with the same --id never does it twice: it gives the outcome
-that the device has on record.";
+const CALL_HELP: &str = help!(
+    "Values get the type that the device declares (see `latchkey capabilities DEVICE`). name=@FILE reads a file, in base64 where the device wants that; name=@@TEXT is the text @TEXT. Instead of name=value, one JSON object can be given, or - to read it from stdin. A capability that needs an active device activates it. Ctrl-C cancels the call at the device.\n\n",
+    "Examples:\n  latchkey call kitchen display.text text='dinner is ready'\n  latchkey call kitchen custom.acme.lamp '{\"level\":3}'\n\n",
+    "--json: {\"device\", \"id\", \"value\"}\n\n",
+    "Exit code 5 means that it may have been done. Asking again with the same --id never does it twice: it gives the outcome that the device has on record."
+);
 
 /// `call`
 #[derive(Debug, Args)]
@@ -246,19 +234,16 @@ pub(crate) struct Sending {
     pub(crate) id: Option<String>,
 }
 
-const CANCEL_HELP: &str = "\
-Example:
-  latchkey cancel kitchen 4f1c…
+const CANCEL_HELP: &str = help!(
+    "Example:\n  latchkey cancel kitchen 4f1c…\n\n",
+    "--json: {\"device\", \"id\", \"cancelled\"}; false means that nothing runs under that id."
+);
 
---json: {\"device\",\"id\",\"cancelled\"}; false means that nothing runs under that id.";
-
-const SNAPSHOT_HELP: &str = "\
-The file appears whole or not at all, readable by you alone; - is stdout.
-
-Example:
-  latchkey snapshot kitchen -o kitchen.jpg
-
---json: {\"device\",\"id\",\"file\",\"mime\",\"bytes\"}";
+const SNAPSHOT_HELP: &str = help!(
+    "The file appears whole or not at all, readable by you alone; - is stdout. The device is activated if it is not active.\n\n",
+    "Example:\n  latchkey snapshot kitchen -o kitchen.jpg\n\n",
+    "--json: {\"device\", \"id\", \"file\", \"mime\", \"bytes\"}"
+);
 
 /// `snapshot`
 #[derive(Debug, Args)]
@@ -273,14 +258,11 @@ pub(crate) struct Snapshot {
     pub(crate) sending: Sending,
 }
 
-const SHOW_HELP: &str = "\
-If the word names a JPEG or PNG file, the picture is shown, else the text.
-
-Examples:
-  latchkey show kitchen 'dinner is ready'
-  latchkey show kitchen plan.png
-
---json: {\"device\",\"id\",\"capability\",\"value\"}";
+const SHOW_HELP: &str = help!(
+    "If the word names a JPEG or PNG file, the picture is shown, else the text. The device is activated if it is not active.\n\n",
+    "Examples:\n  latchkey show kitchen 'dinner is ready'\n  latchkey show kitchen plan.png\n\n",
+    "--json: {\"device\", \"id\", \"capability\", \"value\"}"
+);
 
 /// `show`
 #[derive(Debug, Args)]
@@ -298,21 +280,13 @@ pub(crate) struct Show {
     pub(crate) sending: Sending,
 }
 
-const HEALTH_HELP: &str = "\
-Example:
-  latchkey health kitchen
+const HEALTH_HELP: &str = help!("Example:\n  latchkey health kitchen\n\n", "--json: the value of device.health.");
 
---json: the value of device.health.";
-
-const TRANSFER_HELP: &str = "\
-The new owner's agent shows its key with `latchkey agent show`. The keeper compares the code and approves at the device.
-
-Example:
-  latchkey transfer kitchen --to hall-bot@home.example.org --key 3b1…
-
---json: {\"device\",\"key\",\"fingerprint\",\"agent\",\"id\",\"code\",\"state\",\"expires_at\"}
-
-Exit codes: 0 approved, or with --no-wait asked; 3 refused, expired or not approved in time; 4 not reachable; 5 unknown.";
+const TRANSFER_HELP: &str = help!(
+    "The new owner's agent shows its key with `latchkey agent show`. The keeper compares the code and approves at the device.\n\n",
+    "Example:\n  latchkey transfer kitchen --to hall-bot@home.example.org --key 3b1…\n\n",
+    "--json: {\"device\", \"key\", \"fingerprint\", \"agent\", \"id\", \"code\", \"state\", \"expires_at\"}"
+);
 
 /// `transfer`
 #[derive(Debug, Args)]
@@ -330,7 +304,21 @@ pub(crate) struct Transfer {
     pub(crate) no_wait: bool,
 }
 
-const RELEASE_HELP: &str = "\
---json: {\"device\",\"key\",\"fingerprint\",\"agent\",\"id\",\"code\",\"state\",\"expires_at\"}; there is no code.
+const RELEASE_HELP: &str = help!(
+    "Example:\n  latchkey release kitchen\n\n",
+    "--json: {\"device\", \"key\", \"fingerprint\", \"agent\", \"id\", \"code\", \"state\", \"expires_at\"}; there is no code."
+);
 
-Exit codes: 0 approved, or with --no-wait asked; 3 refused, expired or not approved in time; 4 not reachable; 5 unknown.";
+const DEACTIVATE_HELP: &str = help!("Example:\n  latchkey deactivate kitchen\n\n", "--json: {\"device\", \"active\"}");
+
+const FORGET_HELP: &str = help!(
+    "The device goes on obeying this agent's key until it is released or transferred. While it may be active it cannot be forgotten.\n\n",
+    "Example:\n  latchkey forget kitchen\n\n",
+    "--json: {\"device\", \"forgotten\"}"
+);
+
+const AGENT_HELP: &str = help!(
+    "An agent is a key under an address. Devices obey the key; whoever can read it can act for the agent.\n\n",
+    "Example:\n  latchkey agent new kitchen-bot@home.example.org\n\n",
+    "--json: {\"agent\", \"key\", \"fingerprint\"}; a list of them for `agent list`."
+);

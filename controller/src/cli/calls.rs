@@ -26,8 +26,7 @@ const LEASE_MS: u64 = 60_000;
 const LEASE_MARGIN_MS: u64 = 5_000;
 
 pub(crate) async fn capabilities(session: &Session, wanted: &str) -> Result<(), Problem> {
-    let (agent, device) = session.locate(wanted)?;
-    let desk = session.desk(&agent).await?;
+    let (_, device, desk) = session.device(wanted).await?;
     let registration = desk.controller.registration(&device.key).await.map_err(Problem::with(&device, None))?;
     if session.screen.json {
         session.screen.json(&Value::from(registration.to_object()))?;
@@ -40,8 +39,7 @@ pub(crate) async fn capabilities(session: &Session, wanted: &str) -> Result<(), 
 }
 
 pub(crate) async fn activate(session: &Session, wanted: &str, seconds: u64) -> Result<(), Problem> {
-    let (agent, device) = session.locate(wanted)?;
-    let desk = session.desk(&agent).await?;
+    let (_, device, desk) = session.device(wanted).await?;
     let lease = lease(seconds.saturating_mul(1000))?;
     let activated = session.past_other(|| desk.controller.activate(&device.key, lease)).await;
     activated.map_err(Problem::with(&device, None))?;
@@ -58,8 +56,7 @@ fn lease(lease_ms: u64) -> Result<Lease, Problem> {
 }
 
 pub(crate) async fn deactivate(session: &Session, wanted: &str) -> Result<(), Problem> {
-    let (agent, device) = session.locate(wanted)?;
-    let desk = session.desk(&agent).await?;
+    let (_, device, desk) = session.device(wanted).await?;
     desk.controller.deactivate(&device.key).await.map_err(Problem::with(&device, None))?;
     if session.screen.json {
         session.screen.json(&json!({"device": device.name, "active": false}))?;
@@ -88,8 +85,7 @@ impl Line {
         sending: &args::Sending,
     ) -> Result<Self, Problem> {
         let id = sending.id.as_deref().map(parse_id).transpose()?;
-        let (agent, device) = session.locate(wanted)?;
-        let desk = session.desk(&agent).await?;
+        let (_, device, desk) = session.device(wanted).await?;
         let id = id.map_or_else(|| desk.controller.draw_id(), Ok)?;
         let declared = desk.controller.declaration(&device.key, &capability).await;
         let declaration = declared.map_err(Problem::with(&device, Some(&capability)))?;

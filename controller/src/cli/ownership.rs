@@ -2,6 +2,7 @@
 //!
 //! The lock on the agent's key is held for each request, not while a keeper thinks, so that other work goes on meanwhile.
 
+use std::io::{BufRead as _, Read as _};
 use std::time::Duration;
 
 use latchkey_controller::explain::Attempt;
@@ -18,6 +19,9 @@ use super::problem::{Problem, chain};
 use super::screen::table;
 use super::session::Session;
 
+/// The longest pairing link is a host of 253 bytes with key and secret.
+const LINK_BYTES_MAX: u64 = 1024;
+
 /// How often a keeper's answer is looked for.
 const POLL: Duration = Duration::from_secs(2);
 
@@ -28,7 +32,8 @@ const POLL_FAILURES_MAX: u32 = 10;
 pub(crate) async fn claim(session: &Session, claim: &args::Claim) -> Result<(), Problem> {
     let agent = session.agent()?;
     let Some(link) = &claim.link else { return resume(session, &agent, claim.no_wait).await };
-    let link: PairingLink = link.parse().map_err(|error| Problem::usage(chain(&error)))?;
+    let typed = if link == "-" { link_from_stdin()? } else { link.clone() };
+    let link: PairingLink = typed.parse().map_err(|error| Problem::usage(chain(&error)))?;
     let name: Option<DeviceName> = match &claim.name {
         Some(name) => Some(name.parse().map_err(|error| Problem::usage(chain(&error)))?),
         None => None,
@@ -50,6 +55,14 @@ pub(crate) async fn claim(session: &Session, claim: &args::Claim) -> Result<(), 
         return Ok(());
     }
     wait(session, &agent, &pending.key).await
+}
+
+/// A link that was not to appear in the list of processes.
+fn link_from_stdin() -> Result<String, Problem> {
+    let mut line = String::new();
+    let read = std::io::stdin().lock().take(LINK_BYTES_MAX).read_line(&mut line);
+    read.map_err(|error| Problem::usage(format!("stdin cannot be read as text: {error}")))?;
+    Ok(line)
 }
 
 /// Says what the keeper has to do, and with `no_wait` ends with it.
@@ -186,7 +199,6 @@ fn settled(
         let ended = json!({"id": change.id, "code": change.code, "state": state, "expires_at": change.expires_at});
         session.screen.json(&document(agent, name.as_str(), &device.key, &ended))?;
     }
-    let what = word(&change.kind);
     match state {
         ChangeState::Approved => {
             if !session.screen.json {
@@ -199,14 +211,24 @@ fn settled(
             }
             Ok(())
         }
-        ChangeState::Refused => Err(Problem::refused(format!("the keeper refused the {what} of {name}"))),
-        ChangeState::Expired => Err(Problem::refused(format!(
-            "the {what} of {name} was not approved in time; ask again when the keeper is there"
-        ))),
-        ChangeState::Pending => {
-            Err(Problem::refused(format!("the {what} of {name} is not approved yet; look again with: {}", look(what))))
+        ChangeState::Refused | ChangeState::Expired | ChangeState::Pending => {
+            Err(not_approved(name, &change.kind, state))
         }
     }
+}
+
+/// Why a change is not done.
+pub(super) fn not_approved(name: &DeviceName, kind: &ChangeKind, state: ChangeState) -> Problem {
+    let what = word(kind);
+    Problem::refused(match state {
+        ChangeState::Refused => format!("the keeper refused the {what} of {name}"),
+        ChangeState::Expired => {
+            format!("the {what} of {name} was not approved in time; ask again when the keeper is there")
+        }
+        ChangeState::Pending | ChangeState::Approved => {
+            format!("the {what} of {name} is not approved yet; look again with: {}", look(what))
+        }
+    })
 }
 
 /// Claims made before: waits for each that is pending, or looks once.
@@ -231,10 +253,10 @@ async fn resume(session: &Session, agent: &AgentFolder, no_wait: bool) -> Result
         } else {
             wait(session, agent, &device.key).await
         };
-        if let Err(problem) = done {
-            if let Err(earlier) = std::mem::replace(&mut worst, Err(problem)) {
-                session.screen.error(&earlier.sentence);
-            }
+        if let Err(problem) = done
+            && let Err(earlier) = std::mem::replace(&mut worst, Err(problem))
+        {
+            session.screen.error(&earlier.sentence);
         }
     }
     worst
@@ -342,11 +364,9 @@ fn device_document(
 pub(crate) async fn transfer(session: &Session, transfer: &args::Transfer) -> Result<(), Problem> {
     let to = transfer.to.parse().map_err(|error| Problem::usage(format!("--to: {}", chain_of(error))))?;
     let key: PublicKey = transfer.key.parse().map_err(|error| Problem::usage(format!("--key: {}", chain_of(error))))?;
-    let (agent, device) = session.locate(&transfer.device)?;
-    let pending = {
-        let desk = session.desk(&agent).await?;
-        desk.controller.transfer(&device.key, &to, &key).await.map_err(Problem::with(&device, None))?
-    };
+    let (agent, device, desk) = session.device(&transfer.device).await?;
+    let pending = desk.controller.transfer(&device.key, &to, &key).await.map_err(Problem::with(&device, None))?;
+    drop(desk);
     announce(session, &agent, &pending, "transfer", transfer.no_wait)?;
     if transfer.no_wait { Ok(()) } else { wait(session, &agent, &device.key).await }
 }
@@ -356,11 +376,9 @@ fn chain_of(error: impl std::error::Error) -> String {
 }
 
 pub(crate) async fn release(session: &Session, wanted: &str, no_wait: bool) -> Result<(), Problem> {
-    let (agent, device) = session.locate(wanted)?;
-    let pending = {
-        let desk = session.desk(&agent).await?;
-        desk.controller.release(&device.key).await.map_err(Problem::with(&device, None))?
-    };
+    let (agent, device, desk) = session.device(wanted).await?;
+    let pending = desk.controller.release(&device.key).await.map_err(Problem::with(&device, None))?;
+    drop(desk);
     announce(session, &agent, &pending, "release", no_wait)?;
     if no_wait { Ok(()) } else { wait(session, &agent, &device.key).await }
 }

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use latchkey_controller::folder::{AgentFolder, Folder, Lock};
-use latchkey_controller::inventory::{Inventory, find};
+use latchkey_controller::inventory::{ChangeKind, ChangeState, Inventory, Standing, find};
 use latchkey_controller::{Controller, Device, DeviceName, Failure, Limits, Links, Notice, Parts, Store as _};
 use tokio::time::Instant;
 use wire::text::visible;
 
 use super::args::Cli;
 use super::outside::{self, SystemChance, SystemClock};
+use super::ownership;
 use super::problem::Problem;
 use super::screen::Screen;
 
@@ -131,6 +132,22 @@ impl Session {
         let lock = agent.lock().await?;
         let until = Instant::now() + LOOK;
         self.desk_with(agent, Some(lock), self.waiting_until().map_or(until, |end| end.min(until)))
+    }
+
+    /// The device that `wanted` means, and a controller for it. A claim that the keeper approved since is noticed here.
+    pub(crate) async fn device(&self, wanted: &str) -> Result<(AgentFolder, Device, Desk), Problem> {
+        let (agent, mut device) = self.locate(wanted)?;
+        let desk = self.desk(&agent).await?;
+        if device.standing == Standing::Claiming {
+            let controller = &desk.controller;
+            let status = controller.change_status(&device.key, self.name_taken(&agent)).await;
+            let state = status.map_err(Problem::with(&device, None))?;
+            device = controller.device(&device.key).map_err(|error| Problem::with(&device, None)(error.into()))?;
+            if state != ChangeState::Approved {
+                return Err(ownership::not_approved(&device.name, &ChangeKind::Claim, state));
+            }
+        }
+        Ok((agent, device, desk))
     }
 
     /// A controller for `agent` beside another process. For `cancel` alone, which must overtake a running call, signs

@@ -6,7 +6,8 @@ use serde_json::json;
 use wire::answer::ErrorCode;
 use wire::keys::Signer as _;
 
-use crate::fake::{Fake, Fault, bench, locked};
+use crate::bench::bench;
+use crate::fake::{Fake, Fault, locked};
 use crate::life::{invocation, lease};
 
 #[tokio::test]

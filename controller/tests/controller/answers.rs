@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use wire::answer::{ErrorCode, Mismatch};
 use wire::envelope::Refused;
 
-use crate::fake::{Fake, Fault, JPEG, bench};
+use crate::bench::bench;
+use crate::fake::{Fake, Fault, JPEG};
 use crate::life::{invocation, lease};
 
 fn label(failure: &Failure) -> String {

@@ -5,8 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use latchkey_controller::inventory::{ChangeState, InMemory};
-use latchkey_controller::{Chance, ChanceError, Clock, Controller, Failure, Limits, Links, Notice, Parts, Store};
+use latchkey_controller::inventory::ChangeState;
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpListener;
@@ -49,12 +48,19 @@ pub(crate) enum Fault {
     OtherRegistration,
 }
 
+/// A change of owner that somebody asked for.
+pub(crate) struct Wish {
+    asked_by: PublicKey,
+    state: ChangeState,
+    new_owner: Option<(Agent, PublicKey)>,
+}
+
 #[derive(Default)]
 pub(crate) struct State {
     pub(crate) fault: Fault,
     pub(crate) name: String,
     pub(crate) owner: Option<(Agent, PublicKey)>,
-    pub(crate) changes: BTreeMap<Id, (PublicKey, ChangeState, Option<(Agent, PublicKey)>)>,
+    pub(crate) changes: BTreeMap<Id, Wish>,
     pub(crate) granted: bool,
     pub(crate) active: bool,
     pub(crate) snapshot: Option<Value>,
@@ -71,6 +77,12 @@ pub(crate) struct State {
     /// A request of this type is done and never answered.
     pub(crate) hang: Option<&'static str>,
     pub(crate) hanging: usize,
+}
+
+impl State {
+    fn wish(&mut self, id: Id, asked_by: PublicKey, new_owner: Option<(Agent, PublicKey)>) {
+        self.changes.insert(id, Wish { asked_by, state: ChangeState::Pending, new_owner });
+    }
 }
 
 /// What a server signs TLS handshakes with, and which certificate it shows.
@@ -122,7 +134,7 @@ impl Fake {
         Self { key, state, port, tls: is_tls, changed, tasks }
     }
 
-    /// Waits until the device is in a state; looked at whenever a request hangs.
+    /// Waits until the device is in a state; looked at after each request.
     pub(crate) async fn wait_for(&self, wanted: impl Fn(&State) -> bool) {
         let mut changes = self.changed.subscribe();
         while !wanted(&self.state()) {
@@ -157,12 +169,10 @@ impl Fake {
 /// The keeper answers everything that is pending.
 fn keeper_says(device: &mut State, said: ChangeState) {
     let mut owner = device.owner.clone();
-    for (_, change, new_owner) in device.changes.values_mut() {
-        if *change == ChangeState::Pending {
-            *change = said;
-            if said == ChangeState::Approved {
-                owner.clone_from(new_owner);
-            }
+    for wish in device.changes.values_mut().filter(|wish| wish.state == ChangeState::Pending) {
+        wish.state = said;
+        if said == ChangeState::Approved {
+            owner.clone_from(&wish.new_owner);
         }
     }
     device.owner = owner;
@@ -220,8 +230,8 @@ async fn serve(
             state.hanging += usize::from(hangs);
             (last.is_some() && state.lose == last, hangs)
         };
+        changed.send_modify(|turn| *turn += 1);
         if hangs {
-            changed.send_modify(|turn| *turn += 1);
             return std::future::pending().await;
         }
         if lost {
@@ -332,7 +342,7 @@ fn answer(body: &[u8], key: &SecretKey, state: &Mutex<State>, fault: Fault) -> O
             (head, signer, outcome)
         }
         Err(Unopened::NotOwner(envelope)) => {
-            let asked_by = |id: &Id| state.changes.get(id).map(|(key, ..)| key.clone());
+            let asked_by = |id: &Id| state.changes.get(id).map(|wish| wish.asked_by.clone());
             let (head, signer, request) = envelope.open_claimant(asked_by).ok()?.into_parts();
             state.asked.push(request.type_name());
             let outcome = claimant_request(&mut state, key, &head, request, fault)?;
@@ -390,7 +400,7 @@ fn claimant_request(
                 return Some(Err(Refusal::new(ErrorCode::Conflict, "owned already")));
             }
             let answer = pending(device.public(), &key, &head.id, fault);
-            state.changes.insert(head.id, (key.clone(), ChangeState::Pending, Some((agent, key))));
+            state.wish(head.id, key.clone(), Some((agent, key)));
             Some(Ok(answer))
         }
         ClaimantRequest::ChangeStatus { target } => Some(change_status(state, &target)),
@@ -398,8 +408,8 @@ fn claimant_request(
 }
 
 fn change_status(state: &State, target: &Id) -> Result<Object, Refusal> {
-    let (_, state, _) = state.changes.get(target).ok_or_else(|| Refusal::new(ErrorCode::Failed, "no such change"))?;
-    Ok(object(json!({ "state": state })))
+    let wish = state.changes.get(target).ok_or_else(|| Refusal::new(ErrorCode::Failed, "no such change"))?;
+    Ok(object(json!({ "state": wish.state })))
 }
 
 fn owner_request(
@@ -426,11 +436,11 @@ fn owner_request(
         OwnerRequest::Inputs { .. } => Ok(object(json!({"inputs": [], "more": false}))),
         OwnerRequest::Transfer { agent, key } => {
             let answer = pending(device.public(), &key, &head.id, fault);
-            state.changes.insert(head.id, (owner, ChangeState::Pending, Some((agent, key))));
+            state.wish(head.id, owner, Some((agent, key)));
             Ok(answer)
         }
         OwnerRequest::Release => {
-            state.changes.insert(head.id, (owner, ChangeState::Pending, None));
+            state.wish(head.id, owner, None);
             Ok(object(json!({"state": "pending", "expires_ms": 600_000})))
         }
     }
@@ -476,96 +486,4 @@ fn invoke(state: &mut State, capability: &str, arguments: &Object) -> Result<Obj
     let shown = arguments.get("text").or_else(|| arguments.get("mime")).and_then(Value::as_str).unwrap_or_default();
     state.shown.push(shown.to_owned());
     Ok(Object::new())
-}
-
-/// A clock that tests turn.
-#[derive(Debug, Default)]
-pub(crate) struct Hands {
-    pub(crate) boot_ms: AtomicU64,
-}
-
-impl Hands {
-    pub(crate) fn forward(&self, ms: u64) {
-        self.boot_ms.fetch_add(ms, Ordering::Relaxed);
-    }
-}
-
-impl Clock for Hands {
-    fn boot_ms(&self) -> u64 {
-        self.boot_ms.load(Ordering::Relaxed)
-    }
-
-    fn boot_id(&self) -> &str {
-        "boot-1"
-    }
-
-    fn wall_ms(&self) -> u64 {
-        1_800_000_000_000 + self.boot_ms.load(Ordering::Relaxed)
-    }
-}
-
-/// Bytes that never repeat.
-#[derive(Debug)]
-pub(crate) struct Dice;
-
-impl Chance for Dice {
-    fn fill(&self, bytes: &mut [u8]) -> Result<(), ChanceError> {
-        for chunk in bytes.chunks_mut(24) {
-            chunk.copy_from_slice(&bytes24()[..chunk.len()]);
-        }
-        Ok(())
-    }
-}
-
-/// A controller with everything around it.
-pub(crate) struct Bench {
-    pub(crate) controller: Controller,
-    pub(crate) clock: Arc<Hands>,
-    pub(crate) store: Arc<InMemory>,
-    pub(crate) notices: Arc<Mutex<Vec<Notice>>>,
-}
-
-pub(crate) fn short() -> Limits {
-    let limit = Duration::from_millis(400);
-    // Capabilities have their declared time-out on top of the head's limit, so slow heads are tried on other requests.
-    Limits { connect: Duration::from_secs(5), head: limit, body: limit }
-}
-
-pub(crate) fn bench() -> Bench {
-    bench_with(Limits::default())
-}
-
-pub(crate) fn bench_with(limits: Limits) -> Bench {
-    let clock = Arc::new(Hands::default());
-    clock.forward(1_000_000);
-    let store = Arc::new(InMemory::default());
-    let notices = Arc::new(Mutex::new(Vec::new()));
-    let heard = Arc::clone(&notices);
-    let controller = Controller::open(Parts {
-        agent: "bot@home.example.org".parse().unwrap(),
-        signer: Arc::new(new_key()),
-        store: Arc::clone(&store) as Arc<dyn Store>,
-        clock: Arc::clone(&clock) as Arc<dyn Clock>,
-        chance: Arc::new(Dice),
-        links: Arc::new(Links::new(limits)),
-        until: None,
-        notices: Arc::new(move |notice| locked(&heard).push(notice.clone())),
-    })
-    .unwrap();
-    Bench { controller, clock, store, notices }
-}
-
-impl Bench {
-    /// Claims the device and has the keeper approve.
-    pub(crate) async fn own(&self, fake: &Fake, name: &str) -> PublicKey {
-        let name = Some(name.parse().unwrap());
-        let pending = self.controller.claim(&fake.link(), name, |_| false).await.unwrap();
-        fake.keeper_says(ChangeState::Approved);
-        assert_eq!(self.status(&pending.key).await.unwrap(), ChangeState::Approved);
-        pending.key
-    }
-
-    pub(crate) async fn status(&self, key: &PublicKey) -> Result<ChangeState, Failure> {
-        self.controller.change_status(key, |_| false).await
-    }
 }

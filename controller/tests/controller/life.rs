@@ -9,7 +9,8 @@ use wire::json::Object;
 use wire::keys::Signer as _;
 use wire::request::Lease;
 
-use crate::fake::{Bench, Fake, Fault, JPEG, bench, locked, new_key, object};
+use crate::bench::{Bench, bench};
+use crate::fake::{Fake, Fault, JPEG, locked, new_key, object};
 
 pub(crate) fn lease() -> Lease {
     Lease::from_ms(60_000).unwrap()

@@ -6,7 +6,8 @@ use latchkey_controller::link::{LinkError, Step};
 use latchkey_controller::{Failure, Kind};
 use wire::envelope::RESULT_ENVELOPE_BYTES_MAX;
 
-use crate::fake::{Fake, Fault, bench_with, short};
+use crate::bench::{bench_with, short};
+use crate::fake::{Fake, Fault};
 
 fn label(failure: &Failure) -> &'static str {
     match failure {

@@ -4,6 +4,7 @@
 
 mod activation;
 mod answers;
+mod bench;
 mod fake;
 mod life;
 mod limits;

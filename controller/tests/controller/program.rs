@@ -84,6 +84,8 @@ async fn a_first_day_with_a_device() {
     let again = home.json(&["claim", &link, "--no-wait"]).await;
     assert_eq!(again["id"], claim["id"], "asking again is the same claim");
     home.expect(3, &["claim", "--resume", "--no-wait"]).await;
+    let (_, err) = home.expect(3, &["health", "kitchen"]).await;
+    assert!(err.contains("not approved yet"), "{err}");
     let (_, err) = home.expect(3, &["--timeout", "1", "claim", "--resume"]).await;
     assert!(err.contains("not approved in time"), "{err}");
     fake.keeper_says(ChangeState::Approved);
@@ -131,7 +133,9 @@ async fn each_failure_has_its_exit_code_and_its_sentence() {
     let fake = Fake::plain().await;
     let home = Home::with(&fake).await;
     let show = ["show", "kitchen", "x", "--text"];
-    let rows: [(&[&str], i32, &str); 11] = [
+    let key = fake.link().device.to_string();
+    let link = |end: &str| format!("http://127.0.0.1:{}/#{key}{end}", fake.port);
+    let rows: [(&[&str], i32, &str); 17] = [
         (&["health", "kitchn"], 2, "did you mean kitchen?"),
         (&["call", "kitchen", "display.txt", "text=x"], 3, "did you mean display.text?"),
         (&["call", "kitchen", "display.text", "txt=x"], 2, "did you mean text?"),
@@ -141,6 +145,12 @@ async fn each_failure_has_its_exit_code_and_its_sentence() {
         (&["snapshot", "kitchen", "-o", "no/folder.jpg"], 2, "no picture was taken"),
         (&["show", "kitchen", "x", "--no-activate"], 3, "run: latchkey activate kitchen"),
         (&["claim", "https://127.0.0.1:1"], 2, "put the link in quotes"),
+        (&["claim", "ftp://127.0.0.1:1/#x.y"], 2, "must begin with https:// or http://"),
+        (&["claim", "http://127.0.0.1/#x.y"], 2, "the port of the pairing link"),
+        (&["claim", "http://127.0.0.1:1/#x.y"], 2, "the device key of the pairing link is damaged"),
+        (&["claim", &link(".short")], 2, "the secret of the pairing link"),
+        (&["claim", &link(".AAAAAAAAAAAAAAAAAAAAAA")], 3, "used, expired or mistyped"),
+        (&["claim", &link(".BwcHBwcHBwcHBwcHBwcHBw")], 3, "owned already"),
         (&["claim"], 2, "Usage:"),
         (&["agent", "new", "Bot"], 2, "for example"),
     ];
@@ -246,4 +256,22 @@ async fn one_process_at_a_time_uses_a_key_and_the_second_names_the_first() {
     first.kill().await.unwrap();
     fake.state().hang = None;
     home.expect(0, &["health", "kitchen"]).await;
+}
+
+#[tokio::test]
+async fn an_interrupt_cancels_the_call_at_the_device_and_a_second_one_stops_waiting() {
+    let fake = Fake::plain().await;
+    let home = Home::with(&fake).await;
+    home.expect(0, &["activate", "kitchen"]).await;
+    fake.state().hang = Some("invoke");
+    let child = home.command(&["show", "kitchen", "x"]).stderr(Stdio::piped()).spawn().unwrap();
+    let pid = rustix::process::Pid::from_raw(i32::try_from(child.id().unwrap()).unwrap()).unwrap();
+    fake.wait_for(|state| state.hanging > 0).await;
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    fake.wait_for(|state| state.asked.contains(&"cancel")).await;
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let output = child.wait_with_output().await.unwrap();
+    let err = text(output.stderr);
+    assert!(err.contains("cancelling display.text on kitchen") && err.contains("--id "), "{err}");
+    assert_eq!(output.status.code(), Some(5), "{err}");
 }

@@ -9,7 +9,8 @@ use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{SignatureAlgorithm, SignatureScheme};
 use wire::keys::{Domain, SecretKey, Signer};
 
-use crate::fake::{Fake, TlsParts, bench, new_key};
+use crate::bench::bench;
+use crate::fake::{Fake, TlsParts, new_key};
 
 /// A key in the forms that rcgen and rustls want.
 #[derive(Clone)]
