@@ -92,6 +92,7 @@ pub(crate) async fn grow(parts: Parts) -> Result<House, GrowError> {
         .await
         .map_err(|error| state_error(&error))?;
     wait_for(&board, &["store"]).await?;
+    tokio::time::timeout(START_MAX, store.ready()).await.map_err(|_| state_error(&"the store did not start in time"))?;
     let inner = Arc::new(Inner {
         bucket: Bucket::new(parts.limits, parts.clock.boot()),
         signer: parts.signer,

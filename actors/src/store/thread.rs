@@ -163,8 +163,8 @@ impl Store {
             drop(end.send(result));
         });
         spawned.map_err(|error| format!("cannot start its thread: {error}"))?;
-        self.inner.lives.send_replace(true);
         self.inner.jobs.store(Some(Arc::new(jobs)));
+        self.inner.lives.send_replace(true);
         let result = ended.await.unwrap_or_else(|_| Err("its thread ended without a word".to_owned()));
         self.inner.jobs.store(None);
         self.inner.lives.send_replace(false);
@@ -188,6 +188,13 @@ impl Store {
             Ok(())
         });
         done.await
+    }
+
+    /// Comes true when the thread takes jobs.
+    pub(crate) async fn ready(&self) {
+        let mut lives = self.inner.lives.subscribe();
+        // The sender lives as long as this handle.
+        drop(lives.wait_for(|lives| *lives).await);
     }
 
     /// Comes true when the thread has ended.
