@@ -7,7 +7,7 @@ use wire::answer::{ErrorCode, Refusal};
 use wire::text::{CapabilityName, visible};
 
 use crate::failure::{AnswerError, Failure};
-use crate::inventory::{Address, StoreError};
+use crate::inventory::{Address, InventoryError, StoreError};
 use crate::link::{LinkError, Step};
 
 /// What was tried, as far as it helps to explain why it did not work.
@@ -39,7 +39,7 @@ pub fn explain(failure: &Failure, attempt: &Attempt<'_>) -> String {
             };
             format!(
                 "the request was sent and may have been done, but no answer that counts came back ({}); {next}",
-                explain(cause, attempt)
+                chain(&**cause)
             )
         }
         Failure::Answer(error) => answer(error, attempt),
@@ -72,6 +72,11 @@ pub fn explain(failure: &Failure, attempt: &Attempt<'_>) -> String {
     }
 }
 
+/// What caused an error, in one line; the error itself if nothing is known to have.
+fn cause(error: &dyn std::error::Error) -> String {
+    error.source().map_or_else(|| visible(&error.to_string()), chain)
+}
+
 /// An error and what caused it, in one line.
 fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
@@ -86,7 +91,10 @@ fn chain(error: &dyn std::error::Error) -> String {
 
 fn store(error: &StoreError) -> String {
     match error {
-        StoreError::Unreadable { path, .. } => format!(
+        StoreError::Unreadable { source: InventoryError::Newer(_), .. } => {
+            format!("{}; use that newer latchkey", chain(error))
+        }
+        StoreError::Unreadable { path, source: InventoryError::Damaged(_) | InventoryError::Twice(_) } => format!(
             "{}; mend it, or move it away and claim again: mv {} {}.damaged",
             chain(error),
             path.display(),
@@ -123,7 +131,7 @@ fn link(error: &LinkError, attempt: &Attempt<'_>) -> String {
             "the server{at} shows the certificate of {device} and does not hold its key, so nothing was sent; somebody may stand in between"
         ),
         LinkError::TimedOut(step) => timed_out(*step, device, &at),
-        LinkError::Broken(_) => format!("the connection to {device}{at} broke ({}); try again", chain(error)),
+        LinkError::Broken(_) => format!("the connection to {device}{at} broke ({}); try again", cause(error)),
         LinkError::TooLarge { max } => {
             format!("the answer{at} is larger than {max} bytes, which no device sends; it was dropped")
         }

@@ -393,7 +393,7 @@ pub enum StoreError {
         source: InventoryError,
     },
     /// The file or its folder.
-    #[error("the inventory cannot be kept")]
+    #[error("the inventory cannot be read or kept")]
     File(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 

@@ -161,7 +161,7 @@ pub(crate) enum AgentCommand {
 const CLAIM_HELP: &str = help!(
     "The link comes from `latchkeyd pair` at the device, and holds a secret: put it in quotes. Compare the code that is printed with the one at the device; the keeper then runs `latchkeyd approve CODE` there.\n\n",
     "Example:\n  latchkey claim 'https://192.168.1.20:7601/#…' --name kitchen\n\n",
-    "--json: {\"device\", \"key\", \"fingerprint\", \"agent\", \"id\", \"code\", \"state\", \"expires_at\"}; state is pending, approved, refused or expired, times are milliseconds since 1970.\n\n",
+    "--json: {\"device\", \"key\", \"fingerprint\", \"agent\", \"id\", \"code\", \"state\", \"expires_at\"}; state is pending, approved, refused or expired, times are milliseconds since 1970. With --resume, one such line for each claim that waits.\n\n",
     "A claim that is not approved (yet) ends with 3; one that was only asked for, with --no-wait, ends with 0."
 );
 

@@ -80,7 +80,13 @@ fn announce(
     }
     let approve = match &pending.code {
         Some(code) => {
-            screen.note(&format!("code {}", screen.strong(&code.to_string())));
+            let line = format!("code {}", screen.strong(&code.to_string()));
+            // Stdout belongs to the one document.
+            if screen.json {
+                screen.note(&line)
+            } else {
+                screen.line(&line)?
+            }
             format!("latchkeyd approve '{code}'")
         }
         None => format!("latchkeyd approve {}", pending.id),

@@ -20,7 +20,7 @@ pub(crate) struct Screen {
 impl Screen {
     pub(crate) fn new(json: bool) -> Self {
         let person = stderr().is_terminal();
-        Self { json, person, colour: person && outside::colour_allowed() }
+        Self { json, person, colour: person && stdout().is_terminal() && outside::colour_allowed() }
     }
 
     /// One line of a result. The caller has made strings from devices visible.

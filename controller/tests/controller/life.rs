@@ -166,3 +166,22 @@ async fn what_is_not_declared_is_not_sent() {
     bench.controller.invoke(&key, &control, WhenIdle::Refuse).await.unwrap();
     assert_eq!(fake.state().posts, posts + 1);
 }
+
+#[tokio::test]
+async fn a_server_runs_the_calls_of_its_agents_as_tasks() {
+    let fake = Fake::plain().await;
+    let bench = std::sync::Arc::new(bench());
+    let key = bench.own(&fake, "kitchen").await;
+    let mut tasks = tokio::task::JoinSet::new();
+    for number in 0..8 {
+        let (bench, key) = (std::sync::Arc::clone(&bench), key.clone());
+        tasks.spawn(async move {
+            let text = invocation(&bench, "display.text", json!({ "text": number.to_string() }));
+            bench.controller.invoke(&key, &text, WhenIdle::Activate(lease())).await
+        });
+    }
+    for done in tasks.join_all().await {
+        done.unwrap();
+    }
+    assert_eq!(fake.state().shown.len(), 8);
+}

@@ -175,6 +175,8 @@ async fn each_failure_has_its_exit_code_and_its_sentence() {
     assert!(err.contains("not its owner"), "{err}");
     fake.state().fault = Fault::None;
     let control = home.expect(0, &show).await;
+    let (out, _) = home.expect(0, &["transfer", "kitchen", "--to", "b@c.d.e", "--key", &key, "--no-wait"]).await;
+    assert!(out.starts_with("code "), "{out}");
     assert!(control.0.contains("shown on kitchen"));
 }
 
