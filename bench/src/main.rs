@@ -1,0 +1,66 @@
+//! `make bench`: what the device adds to the price of its cryptography, as ratios in one run.
+//!
+//! Absolute figures depend on the machine and on who else uses it, so everything is set against a baseline measured in the
+//! same run: the crypto alone (one strict verification and one signature of bytes of the same length), and a bare axum server
+//! that sends the same bytes. The device runs on one processor and the load, which signs each request and verifies every
+//! answer, on another; the device's price is its processor time for each call, read from the kernel. Rounds are interleaved and
+//! medians printed.
+#![expect(
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    reason = "a program for a terminal that measures real time on a real machine"
+)]
+
+mod crypto;
+mod load;
+mod report;
+mod restart;
+mod server;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+
+/// Measures signed calls of device.health against the crypto alone and against a bare server.
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Cli {
+    /// Interleaved rounds; the median of them is printed.
+    #[arg(long, default_value_t = 5)]
+    rounds: u32,
+    /// Seconds of load for each server in each round.
+    #[arg(long, default_value_t = 2.0)]
+    seconds: f64,
+    /// Keep-alive connections of the load.
+    #[arg(long, default_value_t = 32)]
+    connections: usize,
+    /// Where latchkeyd is; default: beside this program.
+    #[arg(long)]
+    latchkeyd: Option<PathBuf>,
+    /// Prints the figures as JSON.
+    #[arg(long)]
+    json: bool,
+    #[command(subcommand)]
+    serve: Option<Serve>,
+}
+
+/// What the report starts as processes of its own.
+#[derive(Debug, Clone, Subcommand)]
+enum Serve {
+    /// The whole device, composed with a journal in memory.
+    #[command(hide = true)]
+    Memory { address: SocketAddr, state: PathBuf },
+    /// A bare axum server that sends bytes of the same length.
+    #[command(hide = true)]
+    Axum { address: SocketAddr, answer_bytes: usize },
+}
+
+fn main() -> anyhow::Result<()> {
+    let cli = Cli::parse();
+    match cli.serve {
+        Some(Serve::Memory { address, state }) => server::memory(address, &state),
+        Some(Serve::Axum { address, answer_bytes }) => server::axum(address, answer_bytes),
+        None => report::run(&cli),
+    }
+}
