@@ -180,17 +180,17 @@ impl Frame {
         for y in 0..shape.height {
             let row = self.row(shape, y);
             match self.format {
-                PixelFormat::Yuyv => packed(&mut rgb, row, shape.width, [0, 2], [1, 3]),
-                PixelFormat::Uyvy => packed(&mut rgb, row, shape.width, [1, 3], [0, 2]),
+                PixelFormat::Yuyv => packed(&mut rgb, row, shape.width, Pair::Yuyv),
+                PixelFormat::Uyvy => packed(&mut rgb, row, shape.width, Pair::Uyvy),
                 PixelFormat::Nv12 => {
                     let chroma = self.plane(shape.stride * shape.height + y / 2 * shape.stride);
-                    planar(&mut rgb, row, shape.width, |x| (chroma.get(x / 2 * 2), chroma.get(x / 2 * 2 + 1)));
+                    planar(&mut rgb, row, shape.width, |half| (chroma.get(half * 2), chroma.get(half * 2 + 1)));
                 }
                 PixelFormat::Yu12 => {
                     let (stride, rows) = (shape.stride.div_ceil(2), shape.height.div_ceil(2));
                     let u = self.plane(shape.stride * shape.height + y / 2 * stride);
                     let v = self.plane(shape.stride * shape.height + stride * rows + y / 2 * stride);
-                    planar(&mut rgb, row, shape.width, |x| (u.get(x / 2), v.get(x / 2)));
+                    planar(&mut rgb, row, shape.width, |half| (u.get(half), v.get(half)));
                 }
                 PixelFormat::Rgb3 => rgb.extend(row.iter().take(shape.width * 3)),
                 PixelFormat::Bgr3 => {
@@ -224,35 +224,78 @@ impl Whole {
     }
 }
 
+/// The order of the four bytes of a pair of pixels.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pair {
+    Yuyv,
+    Uyvy,
+}
+
 /// One row of pixel pairs that share their colour. At an odd width the last pixel's second colour byte may be missing; the pair before
 /// lends its own.
-fn packed(rgb: &mut Vec<u8>, row: &[u8], width: usize, luma: [usize; 2], chroma: [usize; 2]) {
-    let (mut u, mut v) = (128, 128);
-    let mut left = width;
-    for pair in row.chunks(4) {
-        let [first, second] = luma.map(|at| pair.get(at).copied());
-        let [new_u, new_v] = chroma.map(|at| pair.get(at).copied());
-        (u, v) = (new_u.unwrap_or(u), new_v.unwrap_or(v));
-        for y in [first, second].into_iter().flatten().take(left) {
-            rgb.extend(to_rgb(y, u, v));
-            left -= 1;
-        }
+fn packed(rgb: &mut Vec<u8>, row: &[u8], width: usize, pair: Pair) {
+    let (pairs, rest) = row.as_chunks::<4>();
+    let mut tint = Tint::of(128, 128);
+    let mut last_v = 128;
+    for bytes in pairs.iter().take(width / 2) {
+        let [y1, u, y2, v] = match (pair, *bytes) {
+            (Pair::Yuyv, bytes) => bytes,
+            (Pair::Uyvy, [u, y1, v, y2]) => [y1, u, y2, v],
+        };
+        tint = Tint::of(u, v);
+        last_v = v;
+        let ([r1, g1, b1], [r2, g2, b2]) = (tint.on(y1), tint.on(y2));
+        rgb.extend_from_slice(&[r1, g1, b1, r2, g2, b2]);
     }
+    if width.is_multiple_of(2) {
+        return;
+    }
+    let last = pairs.get(width / 2).map_or(rest, <[u8; 4]>::as_slice);
+    let y = match (pair, last) {
+        (Pair::Yuyv, [y, u, ..]) | (Pair::Uyvy, [u, y, ..]) => {
+            let v = if pair == Pair::Yuyv { last.get(3) } else { last.get(2) };
+            tint = Tint::of(*u, *v.unwrap_or(&last_v));
+            *y
+        }
+        _ => 16,
+    };
+    rgb.extend_from_slice(&tint.on(y));
 }
 
 /// One row of brightness with its colour in other planes.
 fn planar<'a>(rgb: &mut Vec<u8>, row: &[u8], width: usize, colour: impl Fn(usize) -> (Option<&'a u8>, Option<&'a u8>)) {
-    for (x, y) in row.iter().take(width).enumerate() {
-        let (u, v) = colour(x);
-        rgb.extend(to_rgb(*y, *u.unwrap_or(&128), *v.unwrap_or(&128)));
+    for (half, pair) in row.get(..width).unwrap_or(row).chunks(2).enumerate() {
+        let (u, v) = colour(half);
+        let tint = Tint::of(*u.unwrap_or(&128), *v.unwrap_or(&128));
+        for y in pair {
+            rgb.extend_from_slice(&tint.on(*y));
+        }
     }
 }
 
-/// ITU-R BT.601 with 16 to 235, which raw formats of cameras use unless they say otherwise.
-fn to_rgb(y: u8, u: u8, v: u8) -> [u8; 3] {
-    let (c, d, e) = (i32::from(y) - 16, i32::from(u) - 128, i32::from(v) - 128);
-    let level = |sum: i32| u8::try_from(((sum + 128) >> 8).clamp(0, 255)).unwrap_or(u8::MAX);
-    [level(298 * c + 409 * e), level(298 * c - 100 * d - 208 * e), level(298 * c + 516 * d)]
+/// What a colour adds to brightness, in 256ths: ITU-R BT.601 with 16 to 235, which raw formats of cameras use unless they say otherwise.
+#[derive(Clone, Copy)]
+struct Tint {
+    red: i32,
+    green: i32,
+    blue: i32,
+}
+
+impl Tint {
+    fn of(u: u8, v: u8) -> Self {
+        let (d, e) = (i32::from(u) - 128, i32::from(v) - 128);
+        Self { red: 409 * e + 128, green: 128 - 100 * d - 208 * e, blue: 516 * d + 128 }
+    }
+
+    fn on(self, y: u8) -> [u8; 3] {
+        let light = 298 * (i32::from(y) - 16);
+        [level(light + self.red), level(light + self.green), level(light + self.blue)]
+    }
+}
+
+fn level(sum: i32) -> u8 {
+    // Within 0 and 255 after the clamp.
+    (sum >> 8).clamp(0, 255) as u8
 }
 
 #[cfg(test)]

@@ -41,6 +41,9 @@ pub trait Source: Send + Sync + 'static {
     fn name(&self) -> String;
     /// Whether it only pretends.
     fn simulated(&self) -> bool;
+    /// Whether a capture has the device; shared by every handler over the same device, so that one made anew knows of a thread that
+    /// still hangs.
+    fn taken(&self) -> Arc<AtomicBool>;
     /// Opens the device and starts it. Called in the capture thread; may block for as long as the driver does.
     ///
     /// # Errors
@@ -113,18 +116,17 @@ impl Default for CaptureLimits {
     }
 }
 
-/// `camera.snapshot` over a source of pictures. One for a device's life: it knows whether a former capture still hangs.
+/// `camera.snapshot` over a source of pictures.
 pub struct Camera {
     declaration: Declaration,
     source: Arc<dyn Source>,
     limits: CaptureLimits,
-    taken: Arc<AtomicBool>,
 }
 
 impl Camera {
     /// The handler over `source`.
     pub fn new(source: impl Source, limits: CaptureLimits) -> Self {
-        Self { declaration: Declaration::camera_snapshot(), source: Arc::new(source), limits, taken: Arc::default() }
+        Self { declaration: Declaration::camera_snapshot(), source: Arc::new(source), limits }
     }
 
     /// A camera of the system.
@@ -156,8 +158,8 @@ impl Camera {
 struct Seat(Arc<AtomicBool>);
 
 impl Seat {
-    fn take(taken: &Arc<AtomicBool>) -> Option<Self> {
-        (!taken.swap(true, Ordering::AcqRel)).then(|| Self(Arc::clone(taken)))
+    fn take(taken: Arc<AtomicBool>) -> Option<Self> {
+        (!taken.swap(true, Ordering::AcqRel)).then(|| Self(taken))
     }
 }
 
@@ -176,7 +178,7 @@ impl CaptureHandler for Camera {
         if let Some(refusal) = self.refusal(&lit) {
             return ready(Err(refusal)).boxed();
         }
-        let Some(seat) = Seat::take(&self.taken) else {
+        let Some(seat) = Seat::take(self.source.taken()) else {
             let reason = "a former capture still hangs in the camera's driver";
             return ready(Err(Fault::Unavailable(reason.to_owned()))).boxed();
         };

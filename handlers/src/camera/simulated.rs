@@ -1,6 +1,7 @@
 //! A camera that only pretends, for devices without hardware and for tests. It draws "simulated" into every picture, and can be told to
 //! misbehave as real ones do. It counts what was done to it.
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -81,6 +82,7 @@ struct Shared {
     state: Mutex<State>,
     changed: Condvar,
     listener: Listener,
+    taken: Arc<AtomicBool>,
 }
 
 #[derive(Default)]
@@ -107,7 +109,14 @@ impl SimulatedCamera {
     /// A working camera that tells `listener`, in the capture thread, when it is opened and closed.
     pub fn with_listener(listener: impl Fn(CameraEvent) + Send + Sync + 'static) -> Self {
         let listener = Box::new(listener);
-        Self { shared: Arc::new(Shared { state: Mutex::default(), changed: Condvar::new(), listener }) }
+        Self {
+            shared: Arc::new(Shared {
+                state: Mutex::default(),
+                changed: Condvar::new(),
+                listener,
+                taken: Arc::default(),
+            }),
+        }
     }
 
     /// From now on it shows this colour, or bars.
@@ -161,6 +170,10 @@ impl Source for SimulatedCamera {
 
     fn simulated(&self) -> bool {
         true
+    }
+
+    fn taken(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.shared.taken)
     }
 
     fn open(&self) -> Result<Box<dyn Stream>, CameraFault> {

@@ -214,7 +214,9 @@ async fn a_driver_that_hangs_keeps_the_sign_lit_and_the_camera_unavailable_until
     stop.cancel();
     running.abort();
     room.device.trouble(None);
-    let refused = room.snapshot().await.unwrap_err();
+    let anew = Camera::new(room.device.clone(), LIMITS);
+    let refused = anew.run(call(&CancellationToken::new()), room.sign.light().await.unwrap()).await.unwrap_err();
+    assert_eq!(refused, room.snapshot().await.unwrap_err(), "a handler made anew knows of the old one's thread");
     assert_eq!(refused, Fault::Unavailable("a former capture still hangs in the camera's driver".to_owned()));
     // The thread is a real one, so the time that would darken the sign has to pass for real.
     tokio::time::sleep(crate::sign::ON_MIN + Duration::from_millis(400)).await;
@@ -273,6 +275,7 @@ struct Scripted {
     simulated: bool,
     scripts: Arc<Mutex<VecDeque<Vec<Step>>>>,
     opens: Arc<Mutex<u32>>,
+    taken: Arc<AtomicBool>,
 }
 
 type Step = Result<Frame, CameraFault>;
@@ -283,7 +286,7 @@ impl Scripted {
     }
 
     fn of(simulated: bool, scripts: Vec<Vec<Step>>) -> Self {
-        Self { simulated, scripts: Arc::new(Mutex::new(scripts.into())), opens: Arc::default() }
+        Self { simulated, scripts: Arc::new(Mutex::new(scripts.into())), opens: Arc::default(), taken: Arc::default() }
     }
 
     fn shoot(&self) -> Result<Vec<u8>, CameraFault> {
@@ -303,6 +306,10 @@ impl Source for Scripted {
 
     fn simulated(&self) -> bool {
         self.simulated
+    }
+
+    fn taken(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.taken)
     }
 
     fn open(&self) -> Result<Box<dyn Stream>, CameraFault> {

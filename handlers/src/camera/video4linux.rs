@@ -6,6 +6,8 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use ::v4l::device::Device;
@@ -67,6 +69,12 @@ impl Source for Video4Linux {
 
     fn simulated(&self) -> bool {
         false
+    }
+
+    fn taken(&self) -> Arc<AtomicBool> {
+        /// One for the process: the device has one camera, whichever it is.
+        static TAKEN: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
+        Arc::clone(&TAKEN)
     }
 
     fn open(&self) -> Result<Box<dyn Stream>, CameraFault> {
