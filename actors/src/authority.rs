@@ -37,6 +37,11 @@ impl Snapshot {
         self.durable.owner.as_ref().filter(|_| !self.changing)
     }
 
+    /// The owner, if it is the one of this ownership number.
+    pub(crate) fn owner_under(&self, ownership: u64) -> Option<&OwnerRow> {
+        self.owner().filter(|_| self.durable.ownership == ownership)
+    }
+
     /// The key that the device obeys.
     pub(crate) fn owner_key(&self) -> Option<&PublicKey> {
         self.owner().map(|owner| &owner.key)
@@ -118,9 +123,15 @@ impl Permit {
     }
 }
 
-/// Grant, then activation (PROTOCOL.md section 6); the permit is the proof that both held.
-pub(crate) fn authorise(snapshot: &Snapshot, declaration: &Declaration, now: BootTime) -> Result<Permit, Refusal> {
-    let permit = Permit::assertion(declaration, snapshot.durable.ownership);
+/// Grant, then activation (PROTOCOL.md section 6), under the ownership that admitted the request; the permit is the proof that
+/// all held.
+pub(crate) fn authorise(
+    snapshot: &Snapshot,
+    declaration: &Declaration,
+    ownership: u64,
+    now: BootTime,
+) -> Result<Permit, Refusal> {
+    let permit = Permit::assertion(declaration, ownership);
     permit.holds(snapshot, now).map_err(|lost| refusal(lost, declaration)).map(|()| permit)
 }
 
@@ -163,7 +174,7 @@ mod tests {
     #[track_caller]
     fn check(change: impl FnOnce(&mut Snapshot, &mut Durable), expected: Result<(), ErrorCode>) {
         let camera = Declaration::camera_snapshot();
-        let verdict = authorise(&snapshot(change), &camera, BootTime::from_ms(50));
+        let verdict = authorise(&snapshot(change), &camera, 1, BootTime::from_ms(50));
         assert_eq!(verdict.map(|_| ()).map_err(|refusal| refusal.error), expected);
     }
 
@@ -175,12 +186,13 @@ mod tests {
         check(|snapshot, _| snapshot.active = Some(Deadline { boot_ms: 50, wall_ms: 900 }), Err(ErrorCode::NotActive));
         check(|snapshot, _| snapshot.changing = true, Err(ErrorCode::Cancelled));
         check(|_, durable| durable.owner = None, Err(ErrorCode::Cancelled));
+        check(|_, durable| durable.ownership = 2, Err(ErrorCode::Cancelled));
     }
 
     #[test]
     fn a_permit_ends_with_what_it_stood_on() {
         let now = BootTime::from_ms(50);
-        let given = || authorise(&snapshot(|_, _| {}), &Declaration::camera_snapshot(), now).unwrap();
+        let given = || authorise(&snapshot(|_, _| {}), &Declaration::camera_snapshot(), 1, now).unwrap();
         let holds = |change: fn(&mut Snapshot, &mut Durable)| given().holds(&snapshot(change), now);
         assert_eq!(holds(|_, _| {}), Ok(()));
         assert_eq!(holds(|_, durable| durable.ownership += 1), Err(Lost::Owner));
@@ -196,6 +208,7 @@ mod tests {
             snapshot.active = None;
             durable.grants.clear();
         });
-        assert!(authorise(&bare, &health, BootTime::from_ms(50)).is_ok());
+        assert!(authorise(&bare, &health, 1, BootTime::from_ms(50)).is_ok());
+        assert!(authorise(&snapshot(|_, durable| durable.owner = None), &health, 1, BootTime::from_ms(50)).is_err());
     }
 }

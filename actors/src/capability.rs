@@ -31,6 +31,8 @@ use crate::tree::Board;
 const MAKE_MAX: Duration = Duration::from_secs(5);
 /// How long work may take to stop once told to, before it is abandoned.
 const STOP_MAX: Duration = Duration::from_secs(2);
+/// While work runs, the clock is held against its permit at least this often.
+const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
 /// What a capability actor stands on.
 #[derive(Clone)]
@@ -52,8 +54,40 @@ pub(crate) struct Run {
     /// Fires when the call is cancelled from outside.
     pub(crate) stop: CancellationToken,
     pub(crate) slot: Slot,
-    /// A dropped reply means that the actor died under the call.
-    pub(crate) reply: oneshot::Sender<Ending>,
+    pub(crate) reply: ReplyTo,
+}
+
+/// Where the ending of a call goes. Dropped before the work began, it says so: a call that died in the mailbox did nothing.
+/// After that, a dropped reply means that nothing proves how the call ended.
+pub(crate) struct ReplyTo(Option<oneshot::Sender<Ending>>);
+
+impl ReplyTo {
+    pub(crate) fn new(reply: oneshot::Sender<Ending>) -> Self {
+        Self(Some(reply))
+    }
+
+    fn is_closed(&self) -> bool {
+        self.0.as_ref().is_none_or(oneshot::Sender::is_closed)
+    }
+
+    /// The work begins: from here on a dropped reply proves nothing.
+    fn begun(mut self) -> Option<oneshot::Sender<Ending>> {
+        self.0.take()
+    }
+
+    fn not_begun(mut self, why: &'static str) {
+        if let Some(reply) = self.0.take() {
+            drop(reply.send(Ending::NotBegun(why)));
+        }
+    }
+}
+
+impl Drop for ReplyTo {
+    fn drop(&mut self) {
+        if let Some(reply) = self.0.take() {
+            drop(reply.send(Ending::Unreached));
+        }
+    }
 }
 
 /// How a call ended.
@@ -65,6 +99,8 @@ pub(crate) enum Ending {
     Cancelled(&'static str),
     /// The permit no longer held when the work was to begin: it did not.
     NotBegun(&'static str),
+    /// The actor died before the call came to it.
+    Unreached,
     Crashed(String),
 }
 
@@ -120,26 +156,44 @@ impl Hands {
         if run.reply.is_closed() {
             return;
         }
-        if !run.permit.is_for(&self.parts.installed.declaration.name) {
-            drop(run.reply.send(Ending::NotBegun("its permit is for another capability")));
+        if let Err(why) = self.may_begin(&run) {
+            run.reply.not_begun(why);
             return;
+        }
+        let Run { permit, arguments, agent, lit, stop, slot, reply } = run;
+        let Some(reply) = reply.begun() else { return };
+        let begun = Begun { permit, arguments, agent, lit, cancelled: stop, slot, reply };
+        tokio::spawn(perform(self.parts.clone(), self.work.clone(), begun, myself));
+    }
+
+    /// Grant, activation, sign and the caller's wish, once more right before the work starts.
+    fn may_begin(&self, run: &Run) -> Result<(), &'static str> {
+        if !run.permit.is_for(&self.parts.installed.declaration.name) {
+            return Err("its permit is for another capability");
         }
         let held = run.permit.holds(&self.parts.snapshots.borrow(), self.parts.clock.boot());
-        if let Err(lost) = held {
-            drop(run.reply.send(Ending::NotBegun(lost.in_words())));
-            return;
+        held.map_err(crate::authority::Lost::in_words)?;
+        if run.lit.as_ref().is_some_and(|lit| lit.lost().is_cancelled()) {
+            return Err("the in-use sign was lost");
         }
-        if run.stop.is_cancelled() {
-            drop(run.reply.send(Ending::NotBegun("it was cancelled")));
-            return;
-        }
-        tokio::spawn(perform(self.parts.clone(), self.work.clone(), run, myself));
+        if run.stop.is_cancelled() { Err("it was cancelled") } else { Ok(()) }
     }
 }
 
+/// A call whose last checks held.
+struct Begun {
+    permit: Permit,
+    arguments: Arguments,
+    agent: Agent,
+    lit: Option<Lit>,
+    cancelled: CancellationToken,
+    slot: Slot,
+    reply: oneshot::Sender<Ending>,
+}
+
 /// One call from its start to the last trace of its work.
-async fn perform(parts: CapabilityParts, work: Work, run: Run, actor: ActorRef<Perform>) {
-    let Run { permit, arguments, agent, lit, stop: cancelled, slot, reply } = run;
+async fn perform(parts: CapabilityParts, work: Work, run: Begun, actor: ActorRef<Perform>) {
+    let Begun { permit, arguments, agent, lit, cancelled, slot, reply } = run;
     let timeout = parts.installed.declaration.timeout;
     let sign_lost = lit.as_ref().map(Lit::lost);
     let stop = CancellationToken::new();
@@ -161,20 +215,22 @@ async fn perform(parts: CapabilityParts, work: Work, run: Run, actor: ActorRef<P
         () = token(sign_lost.as_ref()) => (Ending::Cancelled("the in-use sign was lost"), true),
         () = tokio::time::sleep(timeout) => (Ending::TimedOut, true),
     };
-    let broken = if let Ending::Crashed(why) = &ending { Some(why.clone()) } else { None };
     parts.board.ended(&parts.path, parts.clock.boot().since(began));
     match &ending {
         Ending::Fault(fault) => parts.board.error(&parts.path, fault.to_string()),
         Ending::TimedOut => parts.board.error(&parts.path, format!("cut off after {} ms", timeout.as_millis())),
-        Ending::Value(_) | Ending::Cancelled(_) | Ending::NotBegun(_) | Ending::Crashed(_) => {}
+        // Told before the reply, so that no later call is handed to the broken handler.
+        Ending::Crashed(why) => drop(actor.cast(Perform::Broken(why.clone()))),
+        Ending::Value(_) | Ending::Cancelled(_) | Ending::NotBegun(_) | Ending::Unreached => {}
     }
-    drop(reply.send(ending));
-    if let Some(why) = broken {
-        drop(slot);
-        drop(actor.cast(Perform::Broken(why)));
-    } else if running {
+    if running {
         stop.cancel();
+        drop(reply.send(ending));
         wind_down(task, slot, &parts, &actor).await;
+    } else {
+        // The place first: whoever has the answer may call again at once.
+        drop(slot);
+        drop(reply.send(ending));
     }
 }
 
@@ -185,7 +241,10 @@ async fn wind_down(
     parts: &CapabilityParts,
     actor: &ActorRef<Perform>,
 ) {
-    if tokio::time::timeout(STOP_MAX, &mut task).await.is_ok() {
+    if let Ok(ended) = tokio::time::timeout(STOP_MAX, &mut task).await {
+        if let Err(panic) = ended {
+            drop(actor.cast(Perform::Broken(format!("panicked: {}", panic_text(panic)))));
+        }
         return;
     }
     parts.board.abandoned(&parts.path, 1);
@@ -212,7 +271,8 @@ async fn permit_lost(permit: &Permit, parts: &CapabilityParts) -> &'static str {
         if let Err(lost) = permit.holds(&snapshots.borrow_and_update(), parts.clock.boot()) {
             return lost.in_words();
         }
-        if snapshots.changed().await.is_err() {
+        // Looked at again after a while also without news: a lease ends by the clock, whether or not the state actor says so.
+        if let Ok(Err(_)) = tokio::time::timeout(LOOK_AGAIN, snapshots.changed()).await {
             return "the house ended";
         }
     }

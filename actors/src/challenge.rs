@@ -41,6 +41,12 @@ pub(crate) enum Spender {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Issue(u64);
 
+impl Issue {
+    fn at_ms(self) -> u64 {
+        self.0 >> COUNTER_BITS
+    }
+}
+
 /// A challenge whose MAC and age hold, not yet spent.
 #[derive(Debug)]
 #[must_use]
@@ -63,8 +69,17 @@ pub(crate) struct Challenges {
     last: AtomicU64,
     /// Issues up to this one are forgotten: a change of owner raises it.
     floor: AtomicU64,
-    spent: Mutex<BTreeSet<Issue>>,
-    spent_by_claims: Mutex<BTreeSet<Issue>>,
+    spent: Mutex<Spent>,
+    spent_by_claims: Mutex<Spent>,
+}
+
+/// What was spent, as long as it could be used again.
+#[derive(Debug, Default)]
+struct Spent {
+    issues: BTreeSet<Issue>,
+    /// What was issued before this moment is remembered no more, and so cannot be spent either: a request whose age was found
+    /// good just before may come here late.
+    horizon_ms: u64,
 }
 
 impl std::fmt::Debug for Challenges {
@@ -110,7 +125,7 @@ impl Challenges {
             return Err(Refused::Challenge);
         }
         let issue = Issue(u64::from_be_bytes(head).wrapping_sub(self.offset));
-        let age_ms = now.as_ms().saturating_sub(issue.0 >> COUNTER_BITS);
+        let age_ms = now.as_ms().saturating_sub(issue.at_ms());
         if age_ms > LIFE_MS || issue.0 <= self.floor.load(Ordering::Acquire) {
             return Err(Refused::Expired);
         }
@@ -123,15 +138,19 @@ impl Challenges {
             Spender::Known => &self.spent,
             Spender::Claimant => &self.spent_by_claims,
         };
-        let mut set = set.lock().unwrap_or_else(PoisonError::into_inner);
-        let oldest_alive_ms = now.as_ms().saturating_sub(LIFE_MS);
-        while set.first().is_some_and(|oldest| (oldest.0 >> COUNTER_BITS) < oldest_alive_ms) {
-            set.pop_first();
+        let mut spent = set.lock().unwrap_or_else(PoisonError::into_inner);
+        spent.horizon_ms = spent.horizon_ms.max(now.as_ms().saturating_sub(LIFE_MS));
+        let horizon_ms = spent.horizon_ms;
+        while spent.issues.first().is_some_and(|oldest| oldest.at_ms() < horizon_ms) {
+            spent.issues.pop_first();
         }
-        if by == Spender::Claimant && set.len() >= SPENT_CLAIMS_MAX {
+        if fresh.issue.at_ms() < horizon_ms {
+            return Err(Refused::Expired);
+        }
+        if by == Spender::Claimant && spent.issues.len() >= SPENT_CLAIMS_MAX {
             return Err(Refused::Full);
         }
-        if set.insert(fresh.issue) { Ok(fresh.issue) } else { Err(Refused::Spent) }
+        if spent.issues.insert(fresh.issue) { Ok(fresh.issue) } else { Err(Refused::Spent) }
     }
 
     /// Forgets every challenge issued so far.
@@ -218,12 +237,25 @@ mod tests {
             let fresh = challenges.check(&one, Link::Direct, at(ms)).unwrap();
             challenges.spend(fresh, Spender::Known, at(ms)).unwrap();
         }
-        assert_eq!(challenges.spent.lock().unwrap().len(), 10);
+        assert_eq!(challenges.spent.lock().unwrap().issues.len(), 10);
         let late = at(10 + LIFE_MS);
         let one = challenges.issue(Link::Direct, late);
         let fresh = challenges.check(&one, Link::Direct, late).unwrap();
         challenges.spend(fresh, Spender::Known, late).unwrap();
-        assert_eq!(challenges.spent.lock().unwrap().len(), 1);
+        assert_eq!(challenges.spent.lock().unwrap().issues.len(), 1);
+    }
+
+    #[test]
+    fn a_spent_challenge_cannot_be_spent_again_by_a_request_that_read_the_clock_before_it_was_forgotten() {
+        let challenges = Challenges::new(&Counting::default());
+        let one = challenges.issue(Link::Direct, at(0));
+        let check = || challenges.check(&one, Link::Direct, at(LIFE_MS)).unwrap();
+        let (first, slow) = (check(), check());
+        assert!(challenges.spend(first, Spender::Known, at(LIFE_MS)).is_ok());
+        let later = challenges.issue(Link::Direct, at(LIFE_MS + 1));
+        let later = challenges.check(&later, Link::Direct, at(LIFE_MS + 1)).unwrap();
+        assert!(challenges.spend(later, Spender::Known, at(LIFE_MS + 1)).is_ok());
+        assert_eq!(challenges.spend(slow, Spender::Known, at(LIFE_MS)).unwrap_err(), Refused::Expired);
     }
 
     #[test]

@@ -86,8 +86,8 @@ async fn pass(inner: &Arc<Inner>, link: Link, body: Bytes) -> Result<Passed, Ref
         opened.unwrap_or_else(|_| Err(Refused::Envelope("it could not be read".to_owned())))
     };
     match opening? {
-        Opening::Owner(opened) => admit_owner(inner, link, opened, &snapshot, now).map(Passed::Owner),
-        Opening::Claimant(opened) => admit_claimant(inner, link, opened, &snapshot, now).map(Passed::Claimant),
+        Opening::Owner(opened) => admit_owner(inner, link, opened, &snapshot).map(Passed::Owner),
+        Opening::Claimant(opened) => admit_claimant(inner, link, opened, &snapshot).map(Passed::Claimant),
     }
 }
 
@@ -114,8 +114,9 @@ fn admit_owner(
     link: Link,
     opened: Opened<OwnerRequest>,
     snapshot: &Snapshot,
-    now: BootTime,
 ) -> Result<Admitted<OwnerRequest>, Refused> {
+    // Read anew: a large body took its time to verify.
+    let now = inner.clock.boot();
     if opened.head().to != *inner.signer.public() {
         return Err(Refused::WrongTo);
     }
@@ -134,8 +135,8 @@ fn admit_claimant(
     link: Link,
     opened: Opened<ClaimantRequest>,
     snapshot: &Snapshot,
-    now: BootTime,
 ) -> Result<Admitted<ClaimantRequest>, Refused> {
+    let now = inner.clock.boot();
     if opened.head().to != *inner.signer.public() {
         return Err(Refused::WrongTo);
     }
@@ -162,21 +163,26 @@ async fn serve(inner: Arc<Inner>, passed: Passed, received_ms: u64) -> Result<Re
         Passed::Owner(admitted) => {
             let ownership = admitted.ownership;
             let outcome = serve_owner(&inner, admitted, received_ms).await?;
-            // Nothing of a former owner's work is sent to anyone.
-            let still = inner.snapshots.borrow().durable.ownership == ownership;
-            if still { Ok(outcome) } else { Err(Refused::NotAllowed) }
+            if still_owned(&inner, ownership).await { Ok(outcome) } else { Err(Refused::NotAllowed) }
         }
     }
+}
+
+/// Nothing of a former owner's work is sent to anyone; while the device changes hands, nobody knows yet whose it is.
+async fn still_owned(inner: &Inner, ownership: u64) -> bool {
+    let mut snapshots = inner.snapshots.clone();
+    let settled = snapshots.wait_for(|snapshot| !snapshot.changing).await;
+    settled.is_ok_and(|snapshot| snapshot.durable.ownership == ownership)
 }
 
 async fn serve_claimant(
     inner: &Inner,
     admitted: Admitted<ClaimantRequest>,
 ) -> Result<Result<Object, Refusal>, Refused> {
-    let id = admitted.head.id;
+    let (id, ownership) = (admitted.head.id, admitted.ownership);
     Ok(match admitted.request {
         ClaimantRequest::Claim { agent, key, proof: _ } => {
-            ask(inner, |reply| Say::Claim { id, agent, key, reply }).await
+            ask(inner, |reply| Say::Claim { id, ownership, agent, key, reply }).await
         }
         ClaimantRequest::ChangeStatus { target } => change_status(inner, &target, &admitted.signer),
     })
@@ -206,14 +212,17 @@ async fn serve_owner(
             done.await.map(|()| Object::new()).map_err(|_| state_down())
         }
         OwnerRequest::Invoke { capability, arguments } => {
-            let Some(owner) = inner.snapshots.borrow().owner().cloned() else { return Err(Refused::NotAllowed) };
+            let owner = inner.snapshots.borrow().owner_under(ownership).cloned();
+            let Some(owner) = owner else { return Err(Refused::NotAllowed) };
             let call = Invocation { id, capability, arguments, agent: owner.agent, ownership, received_ms };
             invoke(Arc::clone(inner), call).await
         }
         OwnerRequest::Cancel { target } => Ok(one("cancelled", inner.registry.cancel(&target))),
         OwnerRequest::Inputs { after } => inputs(after),
-        OwnerRequest::Transfer { agent, key } => ask(inner, |reply| Say::Transfer { id, agent, key, reply }).await,
-        OwnerRequest::Release => ask(inner, |reply| Say::Release { id, reply }).await,
+        OwnerRequest::Transfer { agent, key } => {
+            ask(inner, |reply| Say::Transfer { id, ownership, agent, key, reply }).await
+        }
+        OwnerRequest::Release => ask(inner, |reply| Say::Release { id, ownership, reply }).await,
     })
 }
 

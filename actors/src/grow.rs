@@ -16,20 +16,19 @@ use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{error, warn};
-use wire::record::{CHECKPOINT, RecordKind};
 use wire::{CapabilityName, GrantName};
 
 use crate::authority::Snapshot;
 use crate::capability::{CapabilityParts, child, path_of};
 use crate::challenge::Challenges;
 use crate::house::{Branches, GrowError, House, Inner, Installation};
-use crate::journal::{Draft, Value};
 use crate::parts::{Group, Installed, Parts, Service};
+use crate::prune::{Calendar, Leftovers, RECORD_BYTES_MAX, RECORDS_KEPT_MS, prune, write_leftovers};
 use crate::rate::Bucket;
 use crate::registry::Registry;
 use crate::slots::Slots;
 use crate::state::{Say, State, StateParts};
-use crate::store::{Durable, Effect, Head, OUTCOME_KEPT_MS, Store};
+use crate::store::{Durable, Head, Store};
 use crate::supervise::{Child, Ground, Intensity, Place, Start, Supervise, Supervisor, branch, task};
 use crate::tree::{Board, NodeState};
 
@@ -37,16 +36,14 @@ use crate::tree::{Board, NodeState};
 const START_MAX: Duration = Duration::from_secs(10);
 /// How long records of a sign going off may take at the end: the sign stays on for 3 s at least.
 const LAST_RECORDS_MAX: Duration = Duration::from_secs(5);
+/// How long work that was cancelled at the end may take to be on record.
+const CANCELLED_MAX: Duration = Duration::from_secs(1);
 /// Time passes for the state actor this often.
 const TICK: Duration = Duration::from_millis(500);
 /// The end of the chain is noted beside the database this often, when it moved.
 const NOTE_HEAD_EVERY: Duration = Duration::from_secs(2);
 /// A journal that could not be written is tried again this often.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
-/// Records are kept this long (PROTOCOL.md section 6).
-const RECORDS_KEPT_MS: u64 = 400 * 24 * 60 * 60 * 1_000;
-/// Or until they take this much room.
-const RECORD_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 /// How often old records are looked for.
 const PRUNE_EVERY: Duration = Duration::from_secs(60 * 60);
 /// Events that a slow listener may lag behind before it loses some.
@@ -92,8 +89,15 @@ pub(crate) async fn grow(parts: Parts) -> Result<House, GrowError> {
         .await
         .map_err(|error| state_error(&error))?;
     wait_for(&board, &["store"]).await?;
-    tokio::time::timeout(START_MAX, store.ready()).await.map_err(|_| state_error(&"the store did not start in time"))?;
+    tokio::time::timeout(START_MAX, store.ready())
+        .await
+        .map_err(|_| state_error(&"the store did not start in time"))?;
+    let calendar = Calendar::begin(&store, parts.clock.as_ref()).await.map_err(|error| state_error(&error))?;
+    let leftovers = Leftovers::find(&store, parts.notices.len()).await.map_err(|error| state_error(&error))?;
+    parts.notices.iter().for_each(|notice| error!("{notice}"));
     let inner = Arc::new(Inner {
+        calendar,
+        leftovers,
         bucket: Bucket::new(parts.limits, parts.clock.boot()),
         signer: parts.signer,
         name: RwLock::new(parts.name),
@@ -118,7 +122,6 @@ pub(crate) async fn grow(parts: Parts) -> Result<House, GrowError> {
         refused_log: crate::gate::RefusedLog::default(),
     });
     parts.census.see(&inner);
-    close_broken_calls(&inner).await.map_err(|error| state_error(&error))?;
     let house = House { inner: Arc::clone(&inner) };
     let children = vec![
         state_child(state_parts, state),
@@ -132,6 +135,7 @@ pub(crate) async fn grow(parts: Parts) -> Result<House, GrowError> {
         drop(root.cast(Supervise::Add { child }));
     }
     wait_for(&board, &["state", "journal"]).await?;
+    write_leftovers(&inner).await;
     settle(&board, &inner).await;
     Ok(house)
 }
@@ -293,8 +297,13 @@ fn journal_child(inner: &Arc<Inner>) -> Child {
                     if due(&mut head_due, NOTE_HEAD_EVERY) {
                         noted = note_head(&inner, noted).await;
                     }
-                    if due(&mut probe_due, PROBE_EVERY) && !inner.store.writable() {
-                        inner.note("journal.probe".to_owned()).await;
+                    if due(&mut probe_due, PROBE_EVERY) {
+                        if !inner.store.writable() {
+                            inner.note("journal.probe".to_owned()).await;
+                        }
+                        if inner.store.writable() {
+                            write_leftovers(&inner).await;
+                        }
                     }
                     if due(&mut prune_due, PRUNE_EVERY) {
                         prune(&inner, RECORDS_KEPT_MS, RECORD_BYTES_MAX).await;
@@ -333,64 +342,9 @@ async fn note_head(inner: &Inner, noted: u64) -> u64 {
     }
 }
 
-/// Drops records that are too old or too many, and leaves a checkpoint from which the rest still verifies.
-pub(crate) async fn prune(inner: &Inner, kept_ms: u64, bytes_max: u64) {
-    let now_ms = inner.clock.wall_ms();
-    let ownership = inner.snapshot().durable.ownership;
-    let oldest_ms = now_ms.saturating_sub(kept_ms);
-    let cut = inner.store.query(move |vault| {
-        vault.forget_outcomes(ownership, now_ms.saturating_sub(OUTCOME_KEPT_MS))?;
-        let Some(head) = vault.head()? else { return Ok(None) };
-        let mut keep_from = vault.first_since(oldest_ms)?.unwrap_or(head.last);
-        if vault.record_bytes()? > bytes_max {
-            // A quarter at a time, so that pruning stays rare.
-            keep_from = keep_from.max(head.first + (head.last - head.first) / 4);
-        }
-        let first_kept = vault.rows(keep_from.saturating_sub(1), 1)?;
-        Ok(first_kept.first().filter(|row| row.sequence > head.first).cloned())
-    });
-    let first_kept = match cut.await {
-        Ok(Some(row)) => row,
-        Ok(None) => return,
-        Err(error) => return warn!(%error, "old records could not be looked for"),
-    };
-    let Ok(record) = wire::Record::from_cbor(&first_kept.cbor) else { return };
-    let draft = Draft { value: Value::Hash(record.before), ..Draft::keeper(CHECKPOINT, ownership, now_ms) };
-    let keep_from = first_kept.sequence;
-    let pruned = match inner.store.write(draft, Vec::new()).await {
-        Ok(_) => inner.store.prune(keep_from).await,
-        Err(error) => Err(error),
-    };
-    if let Err(error) = pruned {
-        warn!(%error, "old records could not be dropped");
-    }
-}
-
-/// What had begun when the device stopped is ended on record: nothing proves how it went.
-async fn close_broken_calls(inner: &Inner) -> Result<(), crate::store::StoreError> {
-    let open = inner.store.query(|vault| vault.open_calls()).await?;
-    for call in open {
-        let draft = Draft {
-            kind: RecordKind::Call,
-            id: Some(call.id),
-            received_at: None,
-            outcome: Some(wire::ErrorCode::UnknownOutcome.as_str()),
-            ..Draft::keeper(call.what, call.ownership, inner.clock.wall_ms())
-        };
-        inner.store.write(draft, vec![Effect::Close { started: call.sequence }]).await?;
-    }
-    for notice in &inner.notices {
-        error!("{notice}");
-        let ownership = inner.snapshot().durable.ownership;
-        inner.store.write(Draft::keeper("state.notice", ownership, inner.clock.wall_ms()), Vec::new()).await?;
-    }
-    Ok(())
-}
-
 /// Ends a house.
 pub(crate) async fn drain(inner: &Inner, limit: Duration) {
-    inner.registry.drain(limit).await;
-    inner.registry.clear(Duration::from_secs(1)).await;
+    inner.registry.drain(limit, CANCELLED_MAX).await;
     inner.tracker.close();
     if tokio::time::timeout(LAST_RECORDS_MAX, inner.tracker.wait()).await.is_err() {
         warn!("some work did not end; its records will say so at the next start");

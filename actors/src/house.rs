@@ -87,6 +87,8 @@ pub(crate) struct Inner {
     pub(crate) board: Board,
     pub(crate) events: broadcast::Sender<Event>,
     pub(crate) notices: Vec<String>,
+    pub(crate) calendar: crate::prune::Calendar,
+    pub(crate) leftovers: crate::prune::Leftovers,
     /// Work that outlives its request: calls whose caller left, records of a sign going off.
     pub(crate) tracker: TaskTracker,
     pub(crate) refused: AtomicU64,
@@ -201,7 +203,7 @@ impl Inner {
     pub(crate) async fn note(&self, what: String) {
         let draft = crate::journal::Draft::keeper(what, self.snapshot().durable.ownership, self.clock.wall_ms());
         if let Err(error) = self.store.write(draft, Vec::new()).await {
-            tracing::warn!(%error, "a keeper record could not be written");
+            tracing::debug!(%error, "a keeper record could not be written");
         }
     }
 }

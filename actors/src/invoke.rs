@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use handlers::{Fault, Lit, SignState};
 use tokio::sync::oneshot;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 use wire::envelope::RESULT_BODY_BYTES_MAX;
 use wire::record::{RecordKind, content_digest};
 use wire::{Agent, Arguments, CapabilityName, Effect as CallEffect, ErrorCode, Id, Object, Refusal};
 
 use crate::authority::{Permit, authorise};
-use crate::capability::{Ending, Perform, Run};
+use crate::capability::{Ending, Perform, ReplyTo, Run};
 use crate::command::Event;
 use crate::house::{Inner, Installation};
 use crate::journal::{Draft, Value};
@@ -27,6 +27,8 @@ use crate::tree::NodeState;
 const LIGHT_MAX: Duration = Duration::from_secs(3);
 /// The envelope of a result and its other members need some room beside the value.
 const VALUE_BYTES_MAX: usize = RESULT_BODY_BYTES_MAX - 4 * 1024;
+/// How long health waits for its record: a disk that hangs must not silence the one capability that can say so.
+const HEALTH_RECORD_MAX: Duration = Duration::from_millis(500);
 
 /// An admitted invocation.
 #[derive(Debug, Clone)]
@@ -37,6 +39,13 @@ pub(crate) struct Invocation {
     pub(crate) agent: Agent,
     pub(crate) ownership: u64,
     pub(crate) received_ms: u64,
+}
+
+impl Invocation {
+    /// Everything but health works on record or not at all.
+    fn is_health(&self) -> bool {
+        self.capability.as_str() == "device.health"
+    }
 }
 
 type Outcome = Result<Object, Refusal>;
@@ -82,19 +91,26 @@ async fn checked(inner: &Inner, call: &Invocation) -> Checked {
     };
     let ticket = match inner.registry.enter(call.id, installation.changes()) {
         Ok(ticket) => ticket,
-        Err(Shut::InProgress) => return no(ErrorCode::InProgress, "a call with this id is still running"),
-        Err(Shut::Closed) => return no(ErrorCode::Busy, "the device is shutting down or changing hands"),
+        Err(Shut::InProgress) => {
+            return no(ErrorCode::InProgress, "a call with this id is still running");
+        }
+        Err(Shut::Closed) => {
+            return no(ErrorCode::Busy, "the device is shutting down or changing hands");
+        }
     };
     if installation.changes()
         && let Some(known) = known(inner, call, &arguments).await
     {
         return known;
     }
-    let permit = match authorise(&inner.snapshots.borrow(), &installation.declaration, inner.clock.boot()) {
-        Ok(permit) => permit,
-        Err(refusal) => return Checked::Refused(Err(refusal)),
+    let permit = {
+        let snapshot = inner.snapshots.borrow();
+        match authorise(&snapshot, &installation.declaration, call.ownership, inner.clock.boot()) {
+            Ok(permit) => permit,
+            Err(refusal) => return Checked::Refused(Err(refusal)),
+        }
     };
-    if installation.needs_journal() && !inner.journal_alive() {
+    if !call.is_health() && !inner.journal_alive() {
         return no(ErrorCode::StorageFull, "no record can be written, so nothing is done; see the device's status");
     }
     match ready(inner, installation, &ticket).await {
@@ -124,11 +140,6 @@ async fn ready(inner: &Inner, installation: &Installation, ticket: &Ticket) -> R
 impl Installation {
     fn changes(&self) -> bool {
         self.declaration.effect == CallEffect::Change
-    }
-
-    /// Everything but health works on record or not at all.
-    fn needs_journal(&self) -> bool {
-        self.declaration.name.as_str() != "device.health"
     }
 
     fn started_on_record(&self) -> bool {
@@ -199,17 +210,21 @@ async fn run(inner: &Arc<Inner>, call: &Invocation, go: Go) -> Outcome {
     } else {
         None
     };
-    let shown = installation.needs_journal();
+    let shown = !call.is_health();
     if shown {
         let (id, agent) = (call.id.to_string(), call.agent.to_string());
         inner.tell(Event::Acting { id, agent, capability: call.capability.to_string() });
     }
-    let (outcome, sign_on_at) = act(inner, call, installation, go).await;
-    let stored = end(inner, call, installation, content, started, sign_on_at, &outcome).await;
+    let Go { permit, arguments, ticket, slot } = go;
+    let acted = act(inner, call, installation, (permit, arguments, slot), &ticket).await;
+    let stored = end(inner, call, installation, content, started, &acted).await;
+    // Until here the call is under way: a repeated id finds either this place taken or the outcome on record.
+    drop(ticket);
+    let outcome = acted.outcome;
     let outcome = match stored {
         Ok(()) => outcome,
         // Health answers also without a journal; everything else says what cannot be shown on record.
-        Err(_) if !installation.needs_journal() => outcome,
+        Err(_) if call.is_health() => outcome,
         Err(error) if installation.changes() => {
             Err(Refusal::new(ErrorCode::UnknownOutcome, format!("it was done, but its record is missing: {error}")))
         }
@@ -243,13 +258,32 @@ async fn begin(inner: &Inner, call: &Invocation, installation: &Installation, co
     }
 }
 
+/// What a run came to.
+struct Acted {
+    outcome: Outcome,
+    /// Whether the handler was reached; if not, nothing was done and the id is not used up.
+    begun: bool,
+    sign_on_at: Option<u64>,
+}
+
+impl Acted {
+    fn not_begun(refusal: Refusal) -> Self {
+        Self { outcome: Err(refusal), begun: false, sign_on_at: None }
+    }
+}
+
 /// Lights the sign if it must, and has the actor do the work.
-async fn act(inner: &Arc<Inner>, call: &Invocation, installation: &Installation, go: Go) -> (Outcome, Option<u64>) {
+async fn act(
+    inner: &Arc<Inner>,
+    call: &Invocation,
+    installation: &Installation,
+    (permit, arguments, slot): (Permit, Arguments, Slot),
+    ticket: &Ticket,
+) -> Acted {
     let lit = if installation.declaration.captures {
-        match tokio::time::timeout(LIGHT_MAX, inner.sign.light()).await {
-            Ok(Ok(lit)) => Some(lit),
-            Ok(Err(fault)) => return (Err(unlit(&fault.to_string())), None),
-            Err(_) => return (Err(unlit("it was not confirmed in time")), None),
+        match light(inner, ticket).await {
+            Ok(lit) => Some(lit),
+            Err(refusal) => return Acted::not_begun(refusal),
         }
     } else {
         None
@@ -258,14 +292,28 @@ async fn act(inner: &Arc<Inner>, call: &Invocation, installation: &Installation,
     if let Some(on_at) = sign_on_at {
         record_sign_off(inner, call, on_at);
     }
-    let Go { permit, arguments, ticket, slot } = go;
     let (reply, ending) = oneshot::channel();
-    let stop = ticket.stop().clone();
+    let (stop, reply) = (ticket.stop().clone(), ReplyTo::new(reply));
     let run = Run { permit, arguments, agent: call.agent.clone(), lit, stop, slot, reply };
     installation.actor.send(Perform::Run(Box::new(run)));
-    let ending = ending.await;
-    drop(ticket);
-    (outcome_of(ending.ok(), installation.declaration.effect, &call.capability), sign_on_at)
+    let ending = ending.await.ok();
+    let begun = !matches!(ending, Some(Ending::NotBegun(_) | Ending::Unreached));
+    Acted { outcome: outcome_of(ending, installation.declaration.effect, &call.capability), begun, sign_on_at }
+}
+
+async fn light(inner: &Inner, ticket: &Ticket) -> Result<Lit, Refusal> {
+    let lit = tokio::select! {
+        biased;
+        () = ticket.stop().cancelled() => {
+            return Err(Refusal::new(ErrorCode::Cancelled, "it was cancelled before it began"));
+        }
+        lit = tokio::time::timeout(LIGHT_MAX, inner.sign.light()) => lit,
+    };
+    match lit {
+        Ok(Ok(lit)) => Ok(lit),
+        Ok(Err(fault)) => Err(unlit(&fault.to_string())),
+        Err(_) => Err(unlit("it was not confirmed in time")),
+    }
 }
 
 fn unlit(why: &str) -> Refusal {
@@ -279,7 +327,7 @@ fn outcome_of(ending: Option<Ending>, effect: CallEffect, capability: &Capabilit
         CallEffect::Change => ErrorCode::UnknownOutcome,
     };
     let (error, message) = match ending {
-        Some(Ending::Value(value)) if value.to_vec().len() > VALUE_BYTES_MAX => {
+        Some(Ending::Value(value)) if !fits(&value) => {
             (ErrorCode::Failed, format!("the result of {capability} does not fit"))
         }
         Some(Ending::Value(value)) => return Ok(value),
@@ -293,12 +341,20 @@ fn outcome_of(ending: Option<Ending>, effect: CallEffect, capability: &Capabilit
         Some(Ending::TimedOut) => (unless_change(ErrorCode::Timeout), format!("{capability} took longer than it may")),
         Some(Ending::Cancelled(why)) => (unless_change(ErrorCode::Cancelled), why.to_owned()),
         Some(Ending::NotBegun(why)) => (ErrorCode::Cancelled, format!("{why} before it began")),
+        Some(Ending::Unreached) => {
+            (ErrorCode::Busy, format!("{capability} is being restarted; try again in a few seconds"))
+        }
         Some(Ending::Crashed(_)) => {
             (unless_change(ErrorCode::Failed), format!("{capability} crashed and is restarted"))
         }
         None => (unless_change(ErrorCode::Failed), format!("{capability} was restarted under the call")),
     };
     Err(Refusal::new(error, message))
+}
+
+/// Whether a value fits a result: in bytes, and in depth, where the result is the first container.
+fn fits(value: &Object) -> bool {
+    value.depth() < wire::json::DEPTH_MAX && value.to_vec().len() <= VALUE_BYTES_MAX
 }
 
 /// The last record of a run, with the end of its started one and the outcome that a repeated id gets.
@@ -308,27 +364,43 @@ async fn end(
     installation: &Installation,
     content: [u8; 32],
     started: Option<u64>,
-    sign_on_at: Option<u64>,
-    outcome: &Outcome,
+    acted: &Acted,
 ) -> Result<(), StoreError> {
-    let draft = Draft { sign_on_at, ..finished(inner, call, outcome) };
+    let outcome = &acted.outcome;
+    let draft = Draft { sign_on_at: acted.sign_on_at, ..finished(inner, call, outcome) };
     let mut effects = Vec::new();
     if let Some(started) = started {
         effects.push(Effect::Close { started });
     }
-    if installation.changes() && !matches!(outcome, Err(refusal) if refusal.error == ErrorCode::UnknownOutcome) {
+    // Of an unknown outcome the row of the start says enough.
+    let known = !matches!(outcome, Err(refusal) if refusal.error == ErrorCode::UnknownOutcome);
+    if installation.changes() && !acted.begun {
+        // Nothing was done, and a refusal does not use up an id.
+        effects.push(Effect::Unbegin { id: call.id });
+    } else if installation.changes() && known {
         effects.push(Effect::Finish { id: call.id, content, outcome: keep(outcome) });
     }
-    inner.store.write(draft, effects).await.map(|_| ())
+    write(inner, call, draft, effects).await
+}
+
+/// Writes the record of a call; health does not wait for a disk that hangs.
+async fn write(inner: &Inner, call: &Invocation, draft: Draft, effects: Vec<Effect>) -> Result<(), StoreError> {
+    let written = inner.store.write(draft, effects);
+    let written = if call.is_health() {
+        tokio::time::timeout(HEALTH_RECORD_MAX, written).await.unwrap_or(Err(StoreError::Gone))
+    } else {
+        written.await
+    };
+    written.map(|_| ())
 }
 
 /// Writes an answer that ran nothing, and gives it.
 async fn refused(inner: &Inner, call: &Invocation, outcome: Outcome) -> Outcome {
-    let stored = inner.store.write(finished(inner, call, &outcome), Vec::new()).await;
+    let stored = write(inner, call, finished(inner, call, &outcome), Vec::new()).await;
     match stored {
-        Ok(_) => outcome,
+        Ok(()) => outcome,
         Err(error) => {
-            warn!(%error, "a refusal could not be recorded");
+            debug!(%error, "a refusal could not be recorded");
             Err(storage_full(&error))
         }
     }
@@ -389,7 +461,9 @@ fn record_sign_off(inner: &Arc<Inner>, call: &Invocation, on_at: u64) {
 fn keep(outcome: &Outcome) -> String {
     let kept = match outcome {
         Ok(value) => serde_json::json!({ "value": value }),
-        Err(refusal) => serde_json::json!({ "error": refusal.error.as_str(), "message": refusal.message }),
+        Err(refusal) => {
+            serde_json::json!({ "error": refusal.error.as_str(), "message": refusal.message })
+        }
     };
     kept.to_string()
 }

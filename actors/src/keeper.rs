@@ -13,13 +13,16 @@ use crate::command::{
 use crate::house::Inner;
 use crate::ownership;
 use crate::state::{Act, Say};
-use crate::store::{Head, Row, Store, StoreError, verify};
+use crate::store::verify::Walk;
+use crate::store::{Head, Row, Store, StoreError};
 use crate::tree::NodeState;
 
 /// Records in one reply.
 pub(crate) const RECORDS_MAX: u32 = 500;
 /// The longest long poll.
 const WAIT_MAX_MS: u64 = 30_000;
+/// How long the keeper waits to hear how a restart went.
+const RESTART_MAX: Duration = Duration::from_secs(5);
 
 /// Carries out a command.
 pub(crate) async fn command(inner: &Inner, caller: Caller, command: Command) -> Reply {
@@ -28,10 +31,7 @@ pub(crate) async fn command(inner: &Inner, caller: Caller, command: Command) -> 
         Command::Claims => claims(inner),
         Command::Grants => grants(inner),
         Command::Receipts { after, limit, wait_ms } => receipts(inner, after, limit, wait_ms).await,
-        Command::Verify => {
-            let device = inner.signer.public().clone();
-            reply(inner.store.query(move |vault| verify::verify(vault, &device)).await)
-        }
+        Command::Verify => reply(verify(inner).await),
         Command::ExportHead => export_head(inner),
         Command::ExportPage { after, until } => {
             reply(inner.store.query(move |vault| vault.rows(after, RECORDS_MAX).map(|rows| page(&rows, until))).await)
@@ -163,6 +163,21 @@ async fn receipts(inner: &Inner, after: u64, limit: u32, wait_ms: u64) -> Reply 
     reply(inner.store.query(move |vault| vault.rows(after, limit).map(|rows| lines(&rows, last))).await)
 }
 
+/// Walks the chain page by page, so that no call waits for more than a page.
+async fn verify(inner: &Inner) -> Result<Reply, StoreError> {
+    let mut walk = Walk::begin(inner.signer.public());
+    loop {
+        let page = move |vault: &mut dyn crate::store::Vault| {
+            let verdict = walk.page(vault)?;
+            Ok((walk, verdict))
+        };
+        match inner.store.query(page).await? {
+            (_, Some(verdict)) => return Ok(verdict),
+            (after, None) => walk = after,
+        }
+    }
+}
+
 /// Rows as people see them.
 pub(crate) fn lines(rows: &[Row], last: u64) -> Reply {
     Reply::Receipts { records: rows.iter().map(line).collect(), last }
@@ -234,6 +249,10 @@ async fn restart(inner: &Inner, name: &str) -> Reply {
     }
     let mut tree = inner.board.watch();
     let settled = tree.wait_for(|_| inner.board.state_of(&installation.path) != Some(NodeState::Restarting));
-    drop(tokio::time::timeout(Duration::from_secs(5), settled).await);
-    Reply::Done { message: format!("{name} was started again") }
+    drop(tokio::time::timeout(RESTART_MAX, settled).await);
+    if inner.board.state_of(&installation.path) == Some(NodeState::Running) {
+        return Reply::Done { message: format!("{name} was started again") };
+    }
+    let why = inner.board.error_of(&installation.path).unwrap_or_else(|| "it is not ready yet".to_owned());
+    failed(FailCode::NotNow, format!("{name} does not start: {why}; look at: latchkeyd status"))
 }

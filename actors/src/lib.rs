@@ -21,6 +21,7 @@ mod journal;
 mod keeper;
 mod ownership;
 mod parts;
+mod prune;
 mod rate;
 mod registration;
 mod registry;

@@ -61,6 +61,7 @@ pub(crate) fn claim(
     if durable.owner.is_some() {
         return Err(conflict("this device is owned already"));
     }
+    id_is_free(durable, &id, &key)?;
     let pending = durable.changes.iter().filter(|change| change.state == ChangeState::Pending);
     if pending.clone().any(|change| change.asked_by == key) {
         return Err(conflict("a claim of this key waits already"));
@@ -113,6 +114,7 @@ fn may_change(durable: &Durable, id: &Id, now: &Now) -> Result<May, Refusal> {
     if let Some(known) = same(durable, id, &owner.key) {
         return Ok(May::Known(Box::new(known)));
     }
+    id_is_free(durable, id, &owner.key)?;
     if durable.changes.iter().any(|change| change.state == ChangeState::Pending) {
         return Err(conflict("another change waits for the keeper"));
     }
@@ -122,6 +124,14 @@ fn may_change(durable: &Durable, id: &Id, now: &Now) -> Result<May, Refusal> {
             Err(conflict(format!("the keeper refused the last change; ask again in {minutes} min")))
         }
         Some(_) | None => Ok(May::Ask(owner)),
+    }
+}
+
+/// Nobody's change makes way for another key's under the same id.
+fn id_is_free(durable: &Durable, id: &Id, key: &PublicKey) -> Result<(), Refusal> {
+    match durable.asked_by(id) {
+        Some(other) if other != key => Err(conflict("this id belongs to a change of another key")),
+        Some(_) | None => Ok(()),
     }
 }
 
@@ -151,6 +161,8 @@ pub(crate) struct Decided {
 
 /// The keeper says yes to a pending change.
 pub(crate) fn approve(durable: &mut Durable, id: &Id, now: &Now) -> Option<Decided> {
+    // Also when its end could not be written yet.
+    durable.changes.iter().find(|change| change.id == *id && !change.until.reached(now.boot))?;
     let change = decide(durable, id, ChangeState::Approved, now)?;
     let owner = match &change.kind {
         ChangeKind::Claim { agent, key, .. } | ChangeKind::Transfer { agent, key, .. } => {
@@ -168,11 +180,15 @@ pub(crate) fn approve(durable: &mut Durable, id: &Id, now: &Now) -> Option<Decid
 pub(crate) fn refuse(durable: &mut Durable, id: &Id, now: &Now) -> Option<Decided> {
     let change = decide(durable, id, ChangeState::Refused, now)?;
     if !matches!(change.kind, ChangeKind::Claim { .. }) {
-        let pause = REFUSED_PAUSE_MS.saturating_mul(2_u64.saturating_pow(durable.refusals)).min(REFUSED_PAUSE_MAX_MS);
         durable.refusals = durable.refusals.saturating_add(1);
-        durable.refused_until = Some(now.after(pause));
+        durable.refused_until = Some(now.after(pause_ms(durable.refusals)));
     }
     Some(Decided { change, fallen: Vec::new(), new_owner: false })
+}
+
+/// The pause after so many refusals in a row.
+fn pause_ms(refusals: u32) -> u64 {
+    REFUSED_PAUSE_MS.saturating_mul(2_u64.saturating_pow(refusals.saturating_sub(1))).min(REFUSED_PAUSE_MAX_MS)
 }
 
 /// The keeper frees the device at once. None: it has no owner.
@@ -229,7 +245,7 @@ pub(crate) fn after_reboot(durable: &mut Durable, boot_id: &str, now: &Now) -> V
             ChangeState::Approved | ChangeState::Refused | ChangeState::Expired => now.after(DECISION_KEPT_MS),
         };
     }
-    durable.refused_until = durable.refused_until.map(|_| now.after(REFUSED_PAUSE_MS));
+    durable.refused_until = durable.refused_until.map(|_| now.after(pause_ms(durable.refusals)));
     expire(durable, now)
 }
 

@@ -18,8 +18,10 @@ pub(crate) struct Registry {
 #[derive(Debug, Default)]
 struct Calls {
     next: u64,
-    /// No new call enters: the device changes hands or the house drains.
-    closed: bool,
+    /// No new call enters: the device changes hands.
+    changing: bool,
+    /// No new call enters any more: the house ends.
+    draining: bool,
     running: HashMap<u64, Entry>,
 }
 
@@ -51,7 +53,7 @@ impl Registry {
     /// Enters a call. With `once`, a second one with the same id is refused while the first is under way.
     pub(crate) fn enter(self: &Arc<Self>, id: Id, once: bool) -> Result<Ticket, Shut> {
         let mut calls = self.lock();
-        if calls.closed {
+        if calls.changing || calls.draining {
             return Err(Shut::Closed);
         }
         if once && calls.running.values().any(|entry| entry.once && entry.id == id) {
@@ -75,25 +77,29 @@ impl Registry {
         found
     }
 
-    /// Cancels all calls, lets none in, and waits until they have left, at most so long.
+    /// The device changes hands: lets no call in until [`Registry::reopen`], cancels all, and waits until they have left, at
+    /// most so long.
     pub(crate) async fn clear(&self, limit: Duration) {
-        {
-            let mut calls = self.lock();
-            calls.closed = true;
-            calls.running.values().for_each(|entry| entry.stop.cancel());
-        }
+        self.lock().changing = true;
+        self.cancel_all();
         self.wait_empty(limit).await;
     }
 
-    /// Lets none in and waits until all have left by themselves, at most so long.
-    pub(crate) async fn drain(&self, limit: Duration) {
-        self.lock().closed = true;
+    /// The house ends: lets none in any more and waits until all have left by themselves; past the limit they are cancelled.
+    pub(crate) async fn drain(&self, limit: Duration, cancelled_limit: Duration) {
+        self.lock().draining = true;
         self.wait_empty(limit).await;
+        self.cancel_all();
+        self.wait_empty(cancelled_limit).await;
     }
 
-    /// Lets calls in again.
+    /// Lets calls in again, once the device has changed hands.
     pub(crate) fn reopen(&self) {
-        self.lock().closed = false;
+        self.lock().changing = false;
+    }
+
+    fn cancel_all(&self) {
+        self.lock().running.values().for_each(|entry| entry.stop.cancel());
     }
 
     async fn wait_empty(&self, limit: Duration) {
@@ -162,6 +168,15 @@ mod tests {
         assert_eq!(registry.enter(id(1), true).unwrap_err(), Shut::Closed);
         registry.reopen();
         assert!(registry.enter(id(1), true).is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_drained_registry_stays_closed_whatever_the_owner_does() {
+        let registry = Arc::new(Registry::default());
+        assert!(registry.enter(id(1), true).is_ok());
+        registry.drain(Duration::ZERO, Duration::ZERO).await;
+        registry.reopen();
+        assert_eq!(registry.enter(id(1), true).unwrap_err(), Shut::Closed);
     }
 
     #[test]

@@ -20,12 +20,14 @@ use crate::command::{Event, FailCode, Failure, GrantLine, Reply};
 use crate::journal::Draft;
 use crate::ownership::{self, Asked, Now};
 use crate::registry::Registry;
-use crate::store::{Change, ChangeKind, Durable, Effect, Store};
+use crate::store::{Change, ChangeKind, Durable, Effect, Store, StoreError};
 
 /// How long pairing stays open (PROTOCOL.md section 7).
 const PAIRING_MS: u64 = 10 * 60 * 1_000;
 /// How long running work may take to end when the device changes hands; what takes longer is abandoned and answered to nobody.
 const HAND_OVER_MAX: Duration = Duration::from_secs(2);
+/// How long a new life waits for the store to be at work.
+const STORE_MAX: Duration = Duration::from_secs(2);
 
 /// What the state actor stands on.
 #[derive(Clone)]
@@ -47,18 +49,21 @@ pub(crate) struct StateParts {
 pub(crate) enum Say {
     Claim {
         id: Id,
+        ownership: u64,
         agent: Agent,
         key: PublicKey,
         reply: oneshot::Sender<Result<Change, Refusal>>,
     },
     Transfer {
         id: Id,
+        ownership: u64,
         agent: Agent,
         key: PublicKey,
         reply: oneshot::Sender<Result<Change, Refusal>>,
     },
     Release {
         id: Id,
+        ownership: u64,
         reply: oneshot::Sender<Result<Change, Refusal>>,
     },
     Activate {
@@ -98,6 +103,8 @@ pub(crate) struct State;
 pub(crate) struct Holder {
     parts: StateParts,
     seen: Snapshot,
+    /// The store broke down under a write: only what is on disk tells what holds now, and a successor reads it.
+    unsure: bool,
 }
 
 impl Actor for State {
@@ -106,6 +113,7 @@ impl Actor for State {
     type Arguments = StateParts;
 
     async fn pre_start(&self, _myself: ActorRef<Say>, parts: StateParts) -> Result<Holder, ActorProcessingErr> {
+        drop(tokio::time::timeout(STORE_MAX, parts.store.ready()).await);
         let found = parts.store.query(|vault| vault.durable()).await?;
         let new = found.is_none();
         let mut durable = found.unwrap_or_else(|| Durable::new(&parts.boot_id));
@@ -113,7 +121,7 @@ impl Actor for State {
         let expired = ownership::after_reboot(&mut durable, &parts.boot_id, &now);
         let seen =
             Snapshot { durable: Arc::new(durable), active: None, activate_after: None, pairing: None, changing: false };
-        let mut holder = Holder { parts, seen };
+        let mut holder = Holder { parts, seen, unsure: false };
         holder.seen.activate_after = Some(holder.parts.challenges.latest());
         if new {
             let draft = Draft::keeper("device.new", holder.seen.durable.ownership, now.wall_ms);
@@ -124,6 +132,8 @@ impl Actor for State {
         } else if !expired.is_empty() {
             holder.write_expired(Durable::clone(&holder.seen.durable), &expired, &now).await;
         }
+        // A predecessor may have died while the device changed hands.
+        holder.parts.registry.reopen();
         holder.show();
         Ok(holder)
     }
@@ -135,22 +145,22 @@ impl Actor for State {
         holder: &mut Holder,
     ) -> Result<(), ActorProcessingErr> {
         match message {
-            Say::Claim { id, agent, key, reply } => {
+            Say::Claim { id, ownership, agent, key, reply } => {
                 let (device, salt) = (holder.parts.device.clone(), holder.salt());
                 let rule =
                     |durable: &mut Durable, now: &Now| ownership::claim(durable, &device, id, (agent, key), salt, now);
-                drop(reply.send(holder.ask(rule).await));
+                drop(reply.send(holder.ask(ownership, rule).await));
             }
-            Say::Transfer { id, agent, key, reply } => {
+            Say::Transfer { id, ownership, agent, key, reply } => {
                 let (device, salt) = (holder.parts.device.clone(), holder.salt());
                 let rule = |durable: &mut Durable, now: &Now| {
                     ownership::transfer(durable, &device, id, (agent, key), salt, now)
                 };
-                drop(reply.send(holder.ask(rule).await));
+                drop(reply.send(holder.ask(ownership, rule).await));
             }
-            Say::Release { id, reply } => {
+            Say::Release { id, ownership, reply } => {
                 let rule = |durable: &mut Durable, now: &Now| ownership::release(durable, id, now);
-                drop(reply.send(holder.ask(rule).await));
+                drop(reply.send(holder.ask(ownership, rule).await));
             }
             Say::Activate { issue, ownership, lease, reply } => {
                 drop(reply.send(holder.activate(issue, ownership, lease)));
@@ -164,7 +174,7 @@ impl Actor for State {
             Say::Keeper { act, reply } => drop(reply.send(holder.keeper(act).await)),
             Say::Tick => holder.tick().await,
         }
-        Ok(())
+        if holder.unsure { Err("the store broke down under a write; reading what is on disk".into()) } else { Ok(()) }
     }
 }
 
@@ -196,15 +206,39 @@ impl Holder {
     async fn commit(&mut self, next: Durable, draft: Draft, more: Vec<Effect>) -> Result<(), Failure> {
         let mut effects = vec![Effect::State(Box::new(next.clone()))];
         effects.extend(more);
-        self.parts.store.write(draft, effects).await.map_err(storage)?;
-        self.seen.durable = Arc::new(next);
-        Ok(())
+        match self.parts.store.write(draft, effects).await {
+            Ok(_) => {
+                self.seen.durable = Arc::new(next);
+                Ok(())
+            }
+            Err(StoreError::Unsure) => {
+                self.doubt();
+                let message = "the journal broke down under this; see whether it was done with: latchkeyd status";
+                Err(Failure::new(FailCode::Storage, message))
+            }
+            Err(error @ (StoreError::Refused(_) | StoreError::Gone)) => Err(storage(error)),
+        }
     }
 
+    /// Nothing is granted and nothing active until a successor has read what is on disk.
+    fn doubt(&mut self) {
+        self.unsure = true;
+        self.seen.active = None;
+        let mut bare = Durable::clone(&self.seen.durable);
+        bare.grants.clear();
+        self.seen.durable = Arc::new(bare);
+        self.show();
+    }
+
+    /// Somebody asks for a change; what was asked under a former ownership is asked of nobody any more.
     async fn ask(
         &mut self,
+        ownership: u64,
         rule: impl FnOnce(&mut Durable, &Now) -> Result<Asked, Refusal>,
     ) -> Result<Change, Refusal> {
+        if ownership != self.seen.durable.ownership {
+            return Err(Refusal::new(wire::ErrorCode::Conflict, "the device changed hands meanwhile"));
+        }
         let now = now(&self.parts);
         let mut next = Durable::clone(&self.seen.durable);
         let asked = rule(&mut next, &now)?;
@@ -212,9 +246,7 @@ impl Holder {
             let what = format!("{}.asked", asked.change.kind.as_str());
             let draft = Draft::change(what, next.ownership, Some(asked.change.id), now.wall_ms);
             let stored = self.commit(next, draft, Vec::new()).await;
-            stored.map_err(|_| {
-                Refusal::new(wire::ErrorCode::StorageFull, "no record can be written, so nothing is done")
-            })?;
+            stored.map_err(|failure| Refusal::new(wire::ErrorCode::StorageFull, failure.message))?;
             self.show();
             self.tell(Event::Waiting { change: ownership::waiting(&self.seen.durable, &asked.change) });
         }
@@ -343,6 +375,10 @@ impl Holder {
         self.parts.registry.clear(HAND_OVER_MAX).await;
         more.push(Effect::ForgetFormer);
         let stored = self.commit(next, draft, more).await;
+        if self.unsure {
+            // Nobody may anything until it is known whose the device is.
+            return stored;
+        }
         self.seen.changing = false;
         if stored.is_ok() {
             self.parts.challenges.forget_all();

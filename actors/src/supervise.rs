@@ -19,6 +19,7 @@ use futures_util::future::BoxFuture;
 use handlers::{BootTime, Chance, Clock, Fault};
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::{error, info, warn};
 
@@ -180,6 +181,12 @@ impl Actor for Supervisor {
         Ok(())
     }
 
+    /// ractor kills what a supervisor leaves behind; a graceful end stops the children first.
+    async fn post_stop(&self, _myself: ActorRef<Supervise>, lives: &mut Lives) -> Result<(), ActorProcessingErr> {
+        lives.stop().await;
+        Ok(())
+    }
+
     async fn handle_supervisor_evt(
         &self,
         myself: ActorRef<Supervise>,
@@ -207,7 +214,9 @@ impl Lives {
 
     /// Starts a child in a task of its own and reports back.
     fn begin(&self, index: usize, myself: &ActorRef<Supervise>) {
-        let Some(life) = self.lives.get(index) else { return };
+        let Some(life) = self.lives.get(index) else {
+            return;
+        };
         let (start, myself) = (Arc::clone(&life.child.start), myself.clone());
         tokio::spawn(async move {
             let result = start(myself.get_cell()).await;
@@ -221,7 +230,9 @@ impl Lives {
 
     fn started(&mut self, index: usize, result: Result<ActorCell, ActorProcessingErr>, myself: &ActorRef<Supervise>) {
         let stopping = self.stopping;
-        let Some(life) = self.lives.get_mut(index) else { return };
+        let Some(life) = self.lives.get_mut(index) else {
+            return;
+        };
         life.pending = false;
         match result {
             Ok(cell) if stopping => cell.stop(None),
@@ -264,7 +275,9 @@ impl Lives {
 
     fn charge(&mut self, index: usize, why: String, myself: &ActorRef<Supervise>) {
         let now = self.ground.clock.boot();
-        let Some(life) = self.lives.get_mut(index) else { return };
+        let Some(life) = self.lives.get_mut(index) else {
+            return;
+        };
         let path = life.child.path.clone();
         match life.budget.died(now) {
             Verdict::Restart(after) => {
@@ -291,6 +304,7 @@ impl Lives {
         life.budget.reset();
         if let Some(cell) = &life.cell {
             life.renewing = true;
+            self.ground.board.state(path, NodeState::Restarting, None);
             cell.stop(Some("made anew".to_owned()));
         } else if !life.pending {
             life.pending = true;
@@ -373,8 +387,10 @@ pub(crate) struct Task;
 pub(crate) struct Ended(Result<(), String>);
 
 pub(crate) struct Running {
+    stop: CancellationToken,
     /// Cancels the future when the actor ends, however it ends: `post_stop` does not run after a panic or a kill.
-    _stop: DropGuard,
+    _guard: DropGuard,
+    runner: JoinHandle<()>,
 }
 
 impl Actor for Task {
@@ -385,7 +401,7 @@ impl Actor for Task {
     async fn pre_start(&self, myself: ActorRef<Ended>, make: MakeTask) -> Result<Running, ActorProcessingErr> {
         let stop = CancellationToken::new();
         let work = tokio::spawn(make(stop.clone()));
-        tokio::spawn(async move {
+        let runner = tokio::spawn(async move {
             let ended = match work.await {
                 Ok(Ok(())) => Ok(()),
                 Ok(Err(fault)) => Err(fault.to_string()),
@@ -394,7 +410,13 @@ impl Actor for Task {
             // Nobody listens any more when the actor was stopped first.
             drop(myself.cast(Ended(ended)));
         });
-        Ok(Running { _stop: stop.drop_guard() })
+        Ok(Running { _guard: stop.clone().drop_guard(), stop, runner })
+    }
+
+    /// A graceful end waits for the future; its supervisor's limit ends the wait.
+    async fn post_stop(&self, _myself: ActorRef<Ended>, running: &mut Running) -> Result<(), ActorProcessingErr> {
+        running.stop.cancel();
+        Ok((&mut running.runner).await?)
     }
 
     async fn handle(

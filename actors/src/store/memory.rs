@@ -99,6 +99,11 @@ impl Vault for MemoryVault {
         Ok(())
     }
 
+    fn forget_outcome(&mut self, ownership: u64, id: &Id) -> Result<(), VaultError> {
+        self.now.outcomes.remove(&(ownership, *id));
+        Ok(())
+    }
+
     fn forget_outcomes(&mut self, ownership: u64, before_ms: u64) -> Result<(), VaultError> {
         self.now.outcomes.retain(|(of, _), row| *of == ownership && row.at_ms >= before_ms);
         Ok(())

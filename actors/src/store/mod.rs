@@ -132,6 +132,8 @@ pub trait Vault: Send {
     fn outcome(&mut self, ownership: u64, id: &Id) -> Result<Option<OutcomeRow>, VaultError>;
     /// Stores an outcome.
     fn put_outcome(&mut self, ownership: u64, id: &Id, row: &OutcomeRow) -> Result<(), VaultError>;
+    /// Forgets one outcome: its call was begun on record and then refused after all.
+    fn forget_outcome(&mut self, ownership: u64, id: &Id) -> Result<(), VaultError>;
     /// Forgets outcomes of former ownerships and those begun before a moment.
     fn forget_outcomes(&mut self, ownership: u64, before_ms: u64) -> Result<(), VaultError>;
     /// Notes a begun call.

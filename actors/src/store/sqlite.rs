@@ -299,6 +299,13 @@ impl Vault for SqliteVault {
         Ok(())
     }
 
+    fn forget_outcome(&mut self, ownership: u64, id: &Id) -> Result<(), VaultError> {
+        self.connection
+            .prepare_cached("DELETE FROM outcomes WHERE ownership = ?1 AND id = ?2")?
+            .execute(params![signed(ownership), id.as_bytes()])?;
+        Ok(())
+    }
+
     fn forget_outcomes(&mut self, ownership: u64, before_ms: u64) -> Result<(), VaultError> {
         self.connection
             .prepare_cached("DELETE FROM outcomes WHERE ownership <> ?1 OR at_ms < ?2")?

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use handlers::{Chance, Clock};
 use tokio::sync::{mpsc, oneshot, watch};
-use tracing::{error, warn};
+use tracing::{error, info, warn};
 use wire::record::{Record, salted_digest};
 use wire::{Id, PublicKey, RecordHash};
 
@@ -43,6 +43,8 @@ pub(crate) enum Effect {
     Close { started: u64 },
     /// The outcome that a repeated id gets.
     Finish { id: Id, content: [u8; 32], outcome: String },
+    /// The call was begun and then refused before its work started: its id is free again.
+    Unbegin { id: Id },
     /// Outcomes of former ownerships go.
     ForgetFormer,
     /// One more record, after the first.
@@ -63,8 +65,12 @@ pub(crate) enum Written {
 pub(crate) enum StoreError {
     #[error("no record can be written: {0}")]
     Refused(String),
+    /// It was not even tried.
     #[error("the journal is not at work")]
     Gone,
+    /// The thread died under it.
+    #[error("the journal broke down, and nothing proves whether this record is in it")]
+    Unsure,
 }
 
 type Query = Box<dyn FnOnce(&mut dyn Vault) + Send>;
@@ -118,7 +124,7 @@ impl Store {
     pub(crate) async fn write(&self, draft: Draft, effects: Vec<Effect>) -> Result<Written, StoreError> {
         let (reply, answer) = oneshot::channel();
         self.send(Job::Write(Box::new(Write { draft, effects }), reply)).await?;
-        answer.await.unwrap_or(Err(StoreError::Gone))
+        answer.await.unwrap_or(Err(StoreError::Unsure))
     }
 
     /// Reads from the vault.
@@ -151,14 +157,12 @@ impl Store {
         let (end, ended) = oneshot::channel();
         let inner = Arc::clone(&self.inner);
         let spawned = std::thread::Builder::new().name("latchkey-store".to_owned()).spawn(move || {
-            let result = vault
-                .recover()
-                .and_then(|()| head_of(vault.as_mut(), &inner.device))
-                .map_err(|error| error.to_string())
-                .and_then(|head| {
-                    inner.head.send_replace(head);
-                    serve(vault.as_mut(), inbox, &inner)
-                });
+            // Whatever the vault does, it comes back: the next life makes it usable again.
+            let life = catch_unwind(AssertUnwindSafe(|| serve(vault.as_mut(), inbox, &inner)));
+            let result = life.unwrap_or_else(|_| Err("panicked".to_owned()));
+            if result.is_err() {
+                inner.writable.store(false, Ordering::Relaxed);
+            }
             *inner.rest.lock().unwrap_or_else(PoisonError::into_inner) = Some(vault);
             drop(end.send(result));
         });
@@ -215,6 +219,8 @@ fn head_of(vault: &mut dyn Vault, device: &PublicKey) -> Result<Head, VaultError
 
 /// Takes jobs until told to close. An error means the thread should be started anew.
 fn serve(vault: &mut dyn Vault, mut inbox: mpsc::Receiver<Job>, inner: &Inner) -> Result<(), String> {
+    vault.recover().map_err(|error| error.to_string())?;
+    inner.head.send_replace(head_of(vault, &inner.device).map_err(|error| error.to_string())?);
     let mut commits = 0_u32;
     loop {
         let Some(first) = inbox.blocking_recv() else { return Ok(()) };
@@ -224,18 +230,9 @@ fn serve(vault: &mut dyn Vault, mut inbox: mpsc::Receiver<Job>, inner: &Inner) -
         {
             batch.push(next);
         }
-        let done = catch_unwind(AssertUnwindSafe(|| work_off(vault, batch, inner)));
-        match done {
-            Ok(Done::More) => {}
-            Ok(Done::Closed(reply)) => {
-                let _ = reply.send(());
-                return Ok(());
-            }
-            Err(_) => {
-                vault.rollback();
-                inner.writable.store(false, Ordering::Relaxed);
-                return Err("panicked".to_owned());
-            }
+        if let Done::Closed(reply) = work_off(vault, batch, inner) {
+            let _ = reply.send(());
+            return Ok(());
         }
         commits = commits.wrapping_add(1);
         if commits.is_multiple_of(TIDY_EVERY)
@@ -291,9 +288,12 @@ fn commit(vault: &mut dyn Vault, writes: Vec<Waiting>, inner: &Inner) {
         vault.commit()?;
         Ok(written)
     });
-    inner.writable.store(result.is_ok(), Ordering::Relaxed);
+    let was_writable = inner.writable.swap(result.is_ok(), Ordering::Relaxed);
     match result {
         Ok(written) => {
+            if !was_writable {
+                info!("records can be written again");
+            }
             inner.head.send_replace(head);
             for (reply, written) in replies.into_iter().zip(written) {
                 drop(reply.send(Ok(written)));
@@ -301,7 +301,10 @@ fn commit(vault: &mut dyn Vault, writes: Vec<Waiting>, inner: &Inner) {
         }
         Err(error) => {
             vault.rollback();
-            error!(%error, "records could not be written");
+            // Once, not for each request that a full disk refuses.
+            if was_writable {
+                error!(%error, "records cannot be written; nothing but health is done until they can");
+            }
             for reply in replies {
                 drop(reply.send(Err(StoreError::Refused(error.to_string()))));
             }
@@ -337,6 +340,7 @@ fn apply(vault: &mut dyn Vault, write: Write, head: &mut Head, inner: &Inner) ->
             Effect::Finish { id, content, outcome } => {
                 vault.put_outcome(ownership, &id, &OutcomeRow { content, outcome: Some(outcome), at_ms: now_ms })?;
             }
+            Effect::Unbegin { id } => vault.forget_outcome(ownership, &id)?,
             Effect::ForgetFormer => vault.forget_outcomes(ownership, 0)?,
             Effect::Also(draft) => {
                 append(vault, *draft, head, now_ms, inner)?;

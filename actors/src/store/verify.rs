@@ -10,7 +10,8 @@ use crate::command::Reply;
 const PAGE: u32 = 500;
 
 /// The chain so far.
-struct Walk {
+#[derive(Debug)]
+pub(crate) struct Walk {
     count: u64,
     first: u64,
     last: u64,
@@ -21,27 +22,44 @@ struct Walk {
 
 /// Walks the chain; damage is an answer, not an error.
 pub(crate) fn verify(vault: &mut dyn Vault, device: &PublicKey) -> Result<Reply, VaultError> {
-    let mut walk = Walk { count: 0, first: 0, last: 0, before: RecordHash::genesis(device), unproven: None };
-    let mut problem = None;
-    while problem.is_none() {
-        let rows = vault.rows(walk.last, PAGE)?;
-        if rows.is_empty() {
-            break;
+    let mut walk = Walk::begin(device);
+    loop {
+        if let Some(verdict) = walk.page(vault)? {
+            return Ok(verdict);
         }
-        problem = rows.iter().find_map(|row| walk.step(row).err());
     }
-    let head = vault.head()?;
-    if problem.is_none() && walk.unproven.is_some() {
-        problem = Some(format!("the journal begins at record {} and no checkpoint vouches for that", walk.first));
-    }
-    if problem.is_none() && head.is_some_and(|head| head.last != walk.last || head.hash != walk.before) {
-        problem = Some("the end of the chain is not the one that was noted".to_owned());
-    }
-    let Walk { count, first, last, .. } = walk;
-    Ok(Reply::Verified { count, first, last, ok: problem.is_none(), problem })
 }
 
 impl Walk {
+    pub(crate) fn begin(device: &PublicKey) -> Self {
+        Self { count: 0, first: 0, last: 0, before: RecordHash::genesis(device), unproven: None }
+    }
+
+    /// Goes on by a page; the verdict comes with the first flaw or after the last record.
+    pub(crate) fn page(&mut self, vault: &mut dyn Vault) -> Result<Option<Reply>, VaultError> {
+        let rows = vault.rows(self.last, PAGE)?;
+        if let Some(problem) = rows.iter().find_map(|row| self.step(row).err()) {
+            return Ok(Some(self.verdict(Some(problem))));
+        }
+        if !rows.is_empty() {
+            return Ok(None);
+        }
+        let head = vault.head()?;
+        let problem = if self.unproven.is_some() {
+            Some(format!("the journal begins at record {} and no checkpoint vouches for that", self.first))
+        } else if head.is_some_and(|head| head.last != self.last || head.hash != self.before) {
+            Some("the end of the chain is not the one that was noted".to_owned())
+        } else {
+            None
+        };
+        Ok(Some(self.verdict(problem)))
+    }
+
+    fn verdict(&self, problem: Option<String>) -> Reply {
+        let Self { count, first, last, .. } = *self;
+        Reply::Verified { count, first, last, ok: problem.is_none(), problem }
+    }
+
     fn step(&mut self, row: &Row) -> Result<(), String> {
         let sequence = row.sequence;
         let record = Record::from_cbor(&row.cbor).map_err(|error| format!("record {sequence} is damaged: {error}"))?;
