@@ -132,7 +132,6 @@ struct Desk {
     in_flight: Semaphore,
 }
 
-#[expect(clippy::unused_async, reason = "a route of axum is async")]
 async fn challenge(State(desk): State<Arc<Desk>>) -> Response<Body> {
     let mut text = String::with_capacity(72);
     // Writing to a String cannot fail.
@@ -226,12 +225,10 @@ impl Unread {
     }
 }
 
-#[expect(clippy::unused_async, reason = "a route of axum is async")]
 async fn not_found() -> Response<Body> {
     json(StatusCode::NOT_FOUND, Body::from(NOT_FOUND))
 }
 
-#[expect(clippy::unused_async, reason = "a route of axum is async")]
 async fn method_not_allowed() -> Response<Body> {
     json(StatusCode::METHOD_NOT_ALLOWED, Body::from(METHOD_NOT_ALLOWED))
 }

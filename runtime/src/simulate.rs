@@ -105,10 +105,10 @@ impl Screen for BothScreens {
         let both = self.clone();
         async move {
             both.simulated.show(shown.clone(), stop.clone()).await?;
-            if both.page.present() {
-                if let Err(error) = both.page.show(shown, stop).await {
-                    tracing::info!(%error, "the display page did not follow the simulated screen");
-                }
+            if both.page.present()
+                && let Err(error) = both.page.show(shown, stop).await
+            {
+                tracing::info!(%error, "the display page did not follow the simulated screen");
             }
             Ok(())
         }

@@ -79,7 +79,7 @@ pub enum Order {
         Compare the code with the one that your agent shows. If they differ, somebody else is asking: refuse.")]
     Approve {
         /// The code, or the id of the request
-        #[arg(value_name = "CODE|ID", num_args = 1..=2)]
+        #[arg(value_name = "CODE|ID", num_args = 1..=2, required = true)]
         which: Vec<String>,
         /// How it prints
         #[command(flatten)]
@@ -89,7 +89,7 @@ pub enum Order {
     /// Refuse a claim, a transfer or a release
     Refuse {
         /// The code, or the id of the request
-        #[arg(value_name = "CODE|ID", num_args = 1..=2)]
+        #[arg(value_name = "CODE|ID", num_args = 1..=2, required = true)]
         which: Vec<String>,
         /// How it prints
         #[command(flatten)]

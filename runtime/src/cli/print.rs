@@ -142,10 +142,8 @@ pub fn pairing(style: &Style, link: &str, fingerprint: &str, until_ms: u64, code
     let mut text = String::new();
     let _ = writeln!(text, "Pairing is open until {}. Give this link to your agent:\n", style.clock(until_ms));
     let _ = writeln!(text, "  {}\n", style.shade(Shade::Bold, link));
-    if code {
-        if let Some(code) = qr(style, link) {
-            let _ = writeln!(text, "{code}\n");
-        }
+    if let Some(code) = code.then(|| qr(style, link)).flatten() {
+        let _ = writeln!(text, "{code}\n");
     }
     let _ = writeln!(text, "On the agent's machine:  latchkey claim '{link}'");
     let _ = writeln!(text, "The device's fingerprint: {}\n", visible(fingerprint));

@@ -204,20 +204,17 @@ struct Desk {
     stop: CancellationToken,
 }
 
-#[expect(clippy::unused_async, reason = "a route of axum is async")]
 async fn home() -> Response<Body> {
     let mut response = plain(StatusCode::FOUND, "");
     response.headers_mut().insert(LOCATION, HeaderValue::from_static("/display"));
     response
 }
 
-#[expect(clippy::unused_async, reason = "a route of axum is async")]
 async fn page(State(desk): State<Desk>) -> Response<Body> {
     let page = PAGE.replace(PAGE_ID, &desk.display.mint().to_string());
     answer(StatusCode::OK, "text/html; charset=utf-8", Body::from(page))
 }
 
-#[expect(clippy::unused_async, reason = "a route of axum is async")]
 async fn events(State(desk): State<Desk>, Path(page): Path<String>) -> Response<Body> {
     let changes = desk.display.changes();
     let Some(connected) = Token::parse(&page).and_then(|page| desk.display.connect(page)) else {
@@ -255,7 +252,6 @@ fn states(
     })
 }
 
-#[expect(clippy::unused_async, reason = "a route of axum is async")]
 async fn picture(State(desk): State<Desk>, Path(token): Path<String>) -> Response<Body> {
     match Token::parse(&token).and_then(|token| desk.display.picture(token)) {
         Some((mime, bytes)) => answer(StatusCode::OK, mime, Body::from(Bytes::from_owner(bytes))),
