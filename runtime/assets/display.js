@@ -46,20 +46,11 @@ function drawSign(state) {
   const sign = at("sign");
   sign.classList.remove("unknown");
   sign.hidden = !state.sign;
-  if (!state.sign) {
-    sign.dataset.what = sign.dataset.who = "";
-    return;
-  }
-  const capturing = state.acting.filter((call) => call.capability in CAPTURES);
-  const what = [...new Set(capturing.map((call) => CAPTURES[call.capability]))];
-  const who = [...new Set(capturing.map((call) => call.agent))];
-  // The call may have ended while the sign still shows; what it was stays readable as long as the sign is on.
-  if (what.length > 0) {
-    sign.dataset.what = list(what);
-    sign.dataset.who = who.join(", ");
-  }
-  at("sign-what").textContent = (sign.dataset.what || "Camera or microphone") + " in use";
-  at("sign-who").textContent = sign.dataset.who ? "by " + sign.dataset.who : "";
+  if (!state.sign) return;
+  const what = [...new Set(state.capturing.map((call) => CAPTURES[call.capability] || call.capability))];
+  const who = [...new Set(state.capturing.map((call) => call.agent))];
+  at("sign-what").textContent = (what.length > 0 ? list(what) : "Camera or microphone") + " in use";
+  at("sign-who").textContent = who.length > 0 ? "by " + who.join(", ") : "";
   at("sign-simulated").hidden = !state.sign.simulated;
 }
 
@@ -247,7 +238,7 @@ function setLost(now) {
   show("lost", lost ? "No connection to the device program. What you see may be out of date." : "");
   if (lost && !at("sign").hidden) {
     at("sign").classList.add("unknown");
-    at("sign-what").textContent = "In use, or not: unknown";
+    at("sign-what").textContent = "Unknown whether still in use";
     at("sign-who").textContent = "";
   }
   fitText();

@@ -29,7 +29,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
-use tracing::Instrument;
+use tracing::field::DisplayValue;
 use wire::envelope::ENVELOPE_BYTES_MAX;
 
 use crate::door::{Door, Peer};
@@ -121,7 +121,7 @@ impl hyper::service::Service<Request<Incoming>> for Gate {
     }
 }
 
-/// Where a request came from, for its span.
+/// Where a request came from, for the log.
 #[derive(Debug, Clone, Copy)]
 struct PeerAddress(SocketAddr);
 
@@ -140,21 +140,20 @@ async fn challenge(State(desk): State<Arc<Desk>>) -> Response<Body> {
 }
 
 async fn request(State(desk): State<Arc<Desk>>, request: Request) -> Response<Body> {
-    let peer = request.extensions().get::<PeerAddress>().map(|peer| peer.0);
-    let span = tracing::info_span!("request", link = "direct", peer = peer.map(tracing::field::display));
-    desk.answer(request).instrument(span).await
+    let peer = request.extensions().get::<PeerAddress>().map(|peer| tracing::field::display(peer.0));
+    desk.answer(request, peer).await
 }
 
 impl Desk {
-    async fn answer(&self, request: Request) -> Response<Body> {
+    async fn answer(&self, request: Request, peer: Option<DisplayValue<SocketAddr>>) -> Response<Body> {
         if let Err(kept_out) = rules::json_body(request.headers()) {
-            tracing::info!(reason = kept_out.label(), "forbidden");
+            tracing::info!(peer, reason = kept_out.label(), "forbidden");
             return forbidden();
         }
         let (body, in_flight) = match self.read(request.into_body()).await {
             Ok(read) => read,
             Err(unread) => {
-                tracing::info!(reason = unread.label(), "forbidden");
+                tracing::info!(peer, reason = unread.label(), "forbidden");
                 let mut response = forbidden();
                 response.headers_mut().insert(CONNECTION, CLOSE);
                 return response;
@@ -164,7 +163,11 @@ impl Desk {
         drop(in_flight);
         match answered {
             Ok(sealed) => json(StatusCode::OK, Body::from(sealed.into_bytes())),
-            Err(_logged_by_the_house) => forbidden(),
+            Err(forbidden_by_house) => {
+                // The house logs the reason; this line only adds who it was.
+                tracing::debug!(peer, reason = %forbidden_by_house, "forbidden");
+                forbidden()
+            }
         }
     }
 

@@ -17,7 +17,8 @@ use super::problem::{Ended, Problem};
 use super::settings;
 use super::talk::Answers;
 use super::world::{World, program};
-use crate::keeper::ask::{Ask, Told};
+use crate::device::VERSION;
+use crate::keeper::ask::{Ask, Talk, TalkError, Told};
 use crate::key;
 
 /// Records asked for at once.
@@ -39,7 +40,7 @@ pub fn perform(cli: &Cli, world: &mut World) -> Result<(), Problem> {
     }
     let places = world.places(cli)?;
     let style = Style { zone: world.zone.clone(), colour: world.colour, program: program(cli, world) };
-    let mut desk = Desk { places, style, world };
+    let mut desk = Desk { cli, places, style, world };
     match &cli.order {
         Order::Run { .. } | Order::Config(_) | Order::VerifyExport { .. } => Err(Problem::unfit()),
         Order::Reload(output) => desk.reload(*output),
@@ -64,6 +65,7 @@ pub fn perform(cli: &Cli, world: &mut World) -> Result<(), Problem> {
 }
 
 struct Desk<'a> {
+    cli: &'a Cli,
     places: Places,
     style: Style,
     world: &'a mut World,
@@ -74,8 +76,14 @@ impl Desk<'_> {
         Answers::anyone(&self.places, self.world.now_ms)
     }
 
+    /// For what only a running daemon can do; says how this device's one is started.
     fn daemon(&self) -> Result<Answers, Problem> {
-        Answers::daemon(&self.places)
+        Talk::connect(&self.places.state_dir).map(Answers::Daemon).map_err(|error| match &error {
+            TalkError::NotRunning { .. } => {
+                Problem::new(Ended::Unreachable, format!("{error}; start it with: {} run", self.style.program))
+            }
+            TalkError::NotAllowed { .. } | TalkError::Broken(_) | TalkError::NotUnderstood(_) => error.into(),
+        })
     }
 
     fn reload(&mut self, output: Output) -> Result<(), Problem> {
@@ -100,8 +108,13 @@ impl Desk<'_> {
 
     fn status(&mut self, output: Output) -> Result<(), Problem> {
         let mut answers = self.anyone()?;
-        let Reply::Status(status) = answers.house(Command::Status)? else { return Err(Problem::unfit()) };
+        let Reply::Status(mut status) = answers.house(Command::Status)? else { return Err(Problem::unfit()) };
         let address = answers.address()?;
+        if !status.running {
+            // The state does not hold what the settings say.
+            status.name = settings::load(self.cli, &self.places, self.world)?.device.name;
+            VERSION.clone_into(&mut status.version);
+        }
         if output.json {
             let mut value = serde_json::to_value(&status).map_err(|error| Problem::of(&error))?;
             if let Some(members) = value.as_object_mut() {

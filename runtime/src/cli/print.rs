@@ -231,12 +231,9 @@ pub fn grants(style: &Style, grants: &[GrantLine]) -> String {
     let mut rows = vec![["GRANT", "STATE", "SINCE", "CAPABILITIES"].map(str::to_owned)];
     rows.extend(grants.iter().map(|grant| {
         let since = grant.since.map_or_else(|| "-".to_owned(), |since| style.moment(since));
-        [
-            visible(&grant.name),
-            if grant.on { "on" } else { "off" }.to_owned(),
-            since,
-            visible(&grant.capabilities.join(", ")),
-        ]
+        let covers =
+            if grant.capabilities.is_empty() { "-".to_owned() } else { visible(&grant.capabilities.join(", ")) };
+        [visible(&grant.name), if grant.on { "on" } else { "off" }.to_owned(), since, covers]
     }));
     let program = &style.program;
     format!("{}\nTurn one on with: {program} grant NAME; off with: {program} revoke NAME\n", table(style, &rows))

@@ -19,11 +19,6 @@ pub(crate) enum Answers {
 }
 
 impl Answers {
-    /// The daemon, and nobody else.
-    pub(crate) fn daemon(places: &Places) -> Result<Self, Problem> {
-        Ok(Self::Daemon(Talk::connect(&places.state_dir)?))
-    }
-
     /// The daemon if it runs, else the state folder.
     pub(crate) fn anyone(places: &Places, now_ms: u64) -> Result<Self, Problem> {
         match Talk::connect(&places.state_dir) {

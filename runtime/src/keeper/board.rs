@@ -25,6 +25,8 @@ pub struct Board {
     pub waiting: Vec<WaitingBoard>,
     /// Who acts now, and with what.
     pub acting: Vec<ActingBoard>,
+    /// What captures or captured under the present sign: readable for as long as the sign is on, also when the call has ended.
+    pub capturing: Vec<ActingBoard>,
     /// The in-use sign, when it is lit.
     pub sign: Option<SignBoard>,
     /// What an agent shows.
@@ -77,6 +79,9 @@ pub struct ContentBoard {
     pub picture: Option<String>,
 }
 
+/// The capabilities that the sign is for.
+const CAPTURES: [&str; 2] = ["camera.snapshot", "microphone.listen"];
+
 /// Calls shown as acting at once; beyond that the screen could not be read.
 const ACTING_MAX: usize = 4;
 
@@ -98,22 +103,39 @@ impl Board {
             .collect();
     }
 
+    /// Events were missed: better no name than a wrong one.
+    pub(crate) fn forget_who_acts(&mut self) {
+        self.acting.clear();
+        self.capturing.clear();
+    }
+
+    /// The sign as whoever carries it says.
+    pub(crate) fn carry(&mut self, sign: Option<SignBoard>) {
+        self.sign = sign;
+        if sign.is_none() {
+            let acting = &self.acting;
+            self.capturing.retain(|capturing| acting.iter().any(|acting| acting.id == capturing.id));
+        }
+    }
+
     /// Follows who acts. `true` if the event is about more than that, and the rest must be read anew.
     pub(crate) fn follow(&mut self, event: &Event) -> bool {
         match event {
             Event::Acting { id, agent, capability } => {
-                // Health is read by programs, many times a second; nobody's eyes or ears are concerned.
-                if capability != "device.health" && self.acting.len() < ACTING_MAX {
-                    self.acting.push(ActingBoard {
-                        id: id.clone(),
-                        agent: agent.clone(),
-                        capability: capability.clone(),
-                    });
+                if self.acting.len() < ACTING_MAX {
+                    let acting = ActingBoard { id: id.clone(), agent: agent.clone(), capability: capability.clone() };
+                    if CAPTURES.contains(&capability.as_str()) && self.capturing.len() < ACTING_MAX {
+                        self.capturing.push(acting.clone());
+                    }
+                    self.acting.push(acting);
                 }
                 false
             }
             Event::Acted { id, .. } => {
                 self.acting.retain(|acting| acting.id != *id);
+                if self.sign.is_none() {
+                    self.capturing.retain(|acting| acting.id != *id);
+                }
                 false
             }
             Event::Waiting { .. }

@@ -34,7 +34,7 @@ use tokio::sync::{broadcast, watch};
 use tokio::time::{Instant, interval_at, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::board::SignBoard;
+use super::board::{Board, SignBoard};
 use super::display::{Connected, Display, Said, Token};
 use crate::door::{Door, Peer};
 use crate::rules;
@@ -101,7 +101,7 @@ impl Pages {
                 event = events.recv() => match event {
                     Ok(event) => self.happened(house, &event).await,
                     Err(broadcast::error::RecvError::Lagged(_)) => {
-                        self.display.post(|board| board.acting.clear());
+                        self.display.post(Board::forget_who_acts);
                         self.refresh(house).await;
                     }
                     Err(broadcast::error::RecvError::Closed) => {
@@ -141,7 +141,7 @@ impl Pages {
             SignState::Lit { simulated, .. } => Some(SignBoard { simulated: *simulated }),
             SignState::Dark | SignState::Lost(_) => None,
         };
-        self.display.post(|board| board.sign = sign);
+        self.display.post(|board| board.carry(sign));
     }
 }
 
