@@ -8,3 +8,4 @@
 )]
 
 mod arrows;
+mod bad_requests;
