@@ -168,8 +168,8 @@ fn without_a_daemon_commands_read_or_say_how_to_start_one() {
     let folder = folder();
     let state_dir = folder.path().display();
     let rows = [
-        ("grant camera", Ended::Unreachable, "start it with: latchkeyd run"),
-        ("receipts --follow", Ended::Unreachable, "start it with: latchkeyd run"),
+        ("grant camera", Ended::Unreachable, "start it with: latchkeyd --state-dir "),
+        ("receipts --follow", Ended::Unreachable, "start it with: latchkeyd --state-dir "),
         ("status", Ended::Failed, "make it with: latchkeyd run"),
         ("key", Ended::Failed, "make it with: latchkeyd run"),
     ];
