@@ -209,7 +209,7 @@ async fn start(program: &Path, words: impl FnOnce(String) -> Vec<String>) -> any
     let address = free_address()?;
     let mut command = Command::new("taskset");
     command.args(["-c", SERVER_CPU]).arg(program).args(words(address.to_string()));
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).env("LATCHKEY_LOG", "error");
+    command.stdin(Stdio::null()).stdout(Stdio::null()).env("LATCHKEY_LOG", "error");
     let began = Instant::now();
     let child = command.spawn().context("cannot start a server; is taskset (util-linux) installed?")?;
     let mut server = Server { child, address, started: Duration::ZERO };

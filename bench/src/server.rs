@@ -34,8 +34,8 @@ pub(crate) fn settings(address: SocketAddr) -> [String; 4] {
     [
         format!("link.direct.listen={address}"),
         "keeper.listen=127.0.0.1:0".to_owned(),
-        "limits.rate_per_second=1000000".to_owned(),
-        "limits.rate_burst=1000000".to_owned(),
+        "limits.rate_per_second=100000".to_owned(),
+        "limits.rate_burst=100000".to_owned(),
     ]
 }
 
