@@ -203,6 +203,29 @@ impl Wire {
         }
     }
 
+    /// The same, where an answer counts as an end too; it is kept for the next [`Wire::read`].
+    #[must_use]
+    pub fn closed_or_answered(&mut self) -> bool {
+        let mut piece = [0; 1024];
+        match self.stream.read(&mut piece) {
+            Ok(0) => true,
+            Ok(read) => {
+                self.ahead.extend_from_slice(&piece[..read]);
+                true
+            }
+            Err(error) => matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe),
+        }
+    }
+
+    /// All that comes until the other end closes.
+    pub fn rest(&mut self, into: &mut Vec<u8>) {
+        into.append(&mut self.ahead);
+        match self.stream.read_to_end(into) {
+            Err(error) if error.kind() != io::ErrorKind::ConnectionReset => panic!("it does not end: {error}"),
+            Ok(_) | Err(_) => {}
+        }
+    }
+
     /// Asks for a challenge.
     #[must_use]
     pub fn challenge(&mut self) -> Challenge {

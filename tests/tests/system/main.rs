@@ -8,4 +8,6 @@
 )]
 
 mod arrows;
+mod bad_clients;
 mod bad_requests;
+mod one_effect;
