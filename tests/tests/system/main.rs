@@ -10,4 +10,6 @@
 mod arrows;
 mod bad_clients;
 mod bad_requests;
+mod browser;
+mod crashes;
 mod one_effect;
