@@ -17,6 +17,7 @@ pub mod agent;
 pub mod inside;
 pub mod keeper;
 pub mod link;
+pub mod points;
 pub mod programs;
 pub mod room;
 
