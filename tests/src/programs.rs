@@ -83,7 +83,7 @@ impl Ended {
     }
 
     /// Itself, if it ended well.
-    #[must_use]
+    #[track_caller]
     pub fn well(self) -> Self {
         assert_eq!(self.code(), 0, "{self:?}");
         self

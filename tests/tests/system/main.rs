@@ -13,3 +13,4 @@ mod bad_requests;
 mod browser;
 mod crashes;
 mod one_effect;
+mod tls;
