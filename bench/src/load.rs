@@ -32,7 +32,11 @@ pub(crate) struct Run {
 
 impl Party {
     pub(crate) fn new() -> Self {
-        Self { device: SecretKey::from_seed(&[11; 32]), owner: SecretKey::from_seed(&[12; 32]), next: AtomicU64::new(1) }
+        Self {
+            device: SecretKey::from_seed(&[11; 32]),
+            owner: SecretKey::from_seed(&[12; 32]),
+            next: AtomicU64::new(1),
+        }
     }
 
     fn head(&self, challenge: &Challenge) -> Head {

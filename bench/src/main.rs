@@ -51,6 +51,9 @@ enum Serve {
     /// The whole device, composed with a journal in memory.
     #[command(hide = true)]
     Memory { address: SocketAddr, state: PathBuf },
+    /// Only the load, for a profile of a server that runs already.
+    #[command(hide = true)]
+    Load { address: SocketAddr, seconds: f64 },
     /// A bare axum server that sends bytes of the same length.
     #[command(hide = true)]
     Axum { address: SocketAddr, answer_bytes: usize },
@@ -60,6 +63,7 @@ fn main() -> anyhow::Result<()> {
     let cli = Cli::parse();
     match cli.serve {
         Some(Serve::Memory { address, state }) => server::memory(address, &state),
+        Some(Serve::Load { address, seconds }) => report::load_only(address, cli.connections, seconds),
         Some(Serve::Axum { address, answer_bytes }) => server::axum(address, answer_bytes),
         None => report::run(&cli),
     }

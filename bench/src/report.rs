@@ -58,6 +58,21 @@ pub(crate) fn run(cli: &Cli) -> anyhow::Result<()> {
     runtime.block_on(measure(cli, &me, &latchkeyd, folder.path()))
 }
 
+/// Loads a server that runs already, and prints the rate.
+pub(crate) fn load_only(address: SocketAddr, connections: usize, seconds: f64) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let party = Arc::new(Party::new());
+    let run = runtime.block_on(drive(address, &party, connections, Duration::from_secs_f64(seconds), true))?;
+    println!(
+        "{} calls in {:.1} s, p50 {:.2} ms, p99 {:.2} ms",
+        run.calls,
+        run.wall.as_secs_f64(),
+        run.p50_ms,
+        run.p99_ms
+    );
+    Ok(())
+}
+
 async fn measure(cli: &Cli, me: &Path, latchkeyd: &Path, folder: &Path) -> anyhow::Result<()> {
     let party = Arc::new(Party::new());
     println!("starting the servers …");
@@ -85,7 +100,11 @@ async fn measure(cli: &Cli, me: &Path, latchkeyd: &Path, folder: &Path) -> anyho
     }
     let restarts = restart::times_ms(RESTARTS).await?;
     let figures = Figures { pair, axum, without, with, idle_kib, loaded_kib, starts, restarts, answer_bytes };
-    if cli.json { println!("{:#}", figures.json()) } else { figures.print() }
+    if cli.json {
+        println!("{:#}", figures.json())
+    } else {
+        figures.print()
+    }
     Ok(())
 }
 
@@ -113,7 +132,10 @@ impl Figures {
         let p99 = |rounds: &[Round]| median(rounds.iter().map(|round| round.run.p99_ms));
         let rate = |rounds: &[Round]| median(rounds.iter().map(rate));
         println!();
-        println!("signed device.health over loopback keep-alive, answers of {} bytes, every one verified", self.answer_bytes);
+        println!(
+            "signed device.health over loopback keep-alive, answers of {} bytes, every one verified",
+            self.answer_bytes
+        );
         println!("                          CPU us/call   of the crypto limit   p50 ms   p99 ms   calls/s (wall)");
         println!("  crypto alone            {:>11.1}   {:>19.2}", median(self.pair.iter().copied()), 1.0);
         let row = |name: &str, rounds: &[Round], limit: String| {
@@ -129,11 +151,21 @@ impl Figures {
         row("journal in memory", &self.without, format!("{:.2} (aim 0.60)", self.of_limit(&self.without)));
         row("durable records", &self.with, format!("{:.2} (aim 0.50)", self.of_limit(&self.with)));
         let added = cpu(&self.without) - cpu(&self.axum) - median(self.pair.iter().copied());
-        println!("  what we add to crypto and bare HTTP: {added:.1} us a call; records: {:.1} us", cpu(&self.with) - cpu(&self.without));
+        println!(
+            "  what we add to crypto and bare HTTP: {added:.1} us a call; records: {:.1} us",
+            cpu(&self.with) - cpu(&self.without)
+        );
         println!();
         let mib = |kib: u64| kib as f64 / 1024.0;
-        println!("  resident memory of latchkeyd: {:.1} MiB idle (aim under 20), {:.1} MiB after the load", mib(self.idle_kib), mib(self.loaded_kib));
-        println!("  process start to first challenge: {:.1} ms median of {STARTS} (aim under 50)", median(self.starts.iter().copied()));
+        println!(
+            "  resident memory of latchkeyd: {:.1} MiB idle (aim under 20), {:.1} MiB after the load",
+            mib(self.idle_kib),
+            mib(self.loaded_kib)
+        );
+        println!(
+            "  process start to first challenge: {:.1} ms median of {STARTS} (aim under 50)",
+            median(self.starts.iter().copied())
+        );
         println!(
             "  panic to the next good answer: {:.3} ms p50, {:.3} ms p99 of {RESTARTS} (aim under 1)",
             quantile(&self.restarts, 50),

@@ -53,7 +53,7 @@ async fn once() -> anyhow::Result<Duration> {
     let party = Party::new();
     let break_now = Arc::new(AtomicBool::new(false));
     let house = grow(&party, &break_now).await?;
-    ask(&house, &party, 1).await?;
+    anyhow::ensure!(ask(&house, &party, 1).await?.is_ok(), "it does not answer");
     break_now.store(true, Ordering::SeqCst);
     anyhow::ensure!(ask(&house, &party, 2).await? == Err(ErrorCode::Failed), "it did not break");
     let broke = Instant::now();
@@ -101,11 +101,8 @@ async fn grow(party: &Party, break_now: &Arc<AtomicBool>) -> anyhow::Result<Hous
 async fn ask(house: &House, party: &Party, number: u64) -> anyhow::Result<Result<(), ErrorCode>> {
     let mut id = [0; 24];
     id[..8].copy_from_slice(&number.to_be_bytes());
-    let head = Head {
-        id: Id::from_bytes(id),
-        challenge: house.challenge(Link::Direct),
-        to: party.device.public().clone(),
-    };
+    let head =
+        Head { id: Id::from_bytes(id), challenge: house.challenge(Link::Direct), to: party.device.public().clone() };
     let request = OwnerRequest::Invoke { capability: "device.health".parse()?, arguments: Object::new() };
     let sealed = wire::envelope::seal(&party.owner, &request.to_body(&head));
     let answer = house.answer(Link::Direct, Bytes::from(sealed.into_bytes())).await?;
