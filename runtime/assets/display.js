@@ -260,7 +260,10 @@ function drawAgain() {
 const stream = new EventSource("/display/events/" + PAGE);
 stream.addEventListener("state", (event) => {
   heard();
-  waiting = JSON.parse(event.data);
+  const state = JSON.parse(event.data);
+  // The path of a picture is told once, so a state that was not drawn in time hands it on.
+  if (state.content && state.content.number === waiting?.content?.number) state.content.picture ??= waiting.content.picture;
+  waiting = state;
   drawAll();
 });
 stream.addEventListener("tick", heard);

@@ -235,6 +235,29 @@ async fn g8_nothing_that_an_agent_shows_comes_over_the_sign() {
     }
 }
 
+#[tokio::test]
+async fn a_picture_is_drawn_though_the_next_state_came_before_it_was() {
+    let Some(browser) = Browser::open(WALL).await else { return };
+    let kitchen = Kitchen::open("kitchen", &["display.image"]).await;
+    browser.client.goto(&kitchen.display()).await.unwrap();
+    wait_for_page(&kitchen).await;
+    // The page is busy with something else while two states come.
+    browser.js("drawing = true").await;
+    let owner = kitchen.owner();
+    let busy = async {
+        browser.until("waiting?.content?.picture").await;
+        kitchen.allow("camera").await;
+        browser.until("waiting.grants.includes('camera')").await;
+        browser.js("drawing = false; drawAll()").await;
+    };
+    let (shown, ()) = tokio::join!(owner.show_png(RED), busy);
+    shown.unwrap();
+    browser.until("document.querySelector('#image img')?.naturalWidth === 16").await;
+    browser.client.goto("about:blank").await.unwrap();
+    kitchen.close().await;
+    browser.close().await;
+}
+
 /// The page says by itself that it is in sight; until then it carries nothing.
 async fn wait_for_page(kitchen: &Kitchen) {
     soon(async || {

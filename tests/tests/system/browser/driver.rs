@@ -200,10 +200,24 @@ pub(super) fn raw(address: SocketAddr, request: &[u8]) -> (Option<u16>, String) 
     stream.set_read_timeout(Some(SEEN_MAX)).unwrap();
     stream.write_all(request).unwrap();
     let mut answer = Vec::new();
-    // A server that refuses may reset the connection after its answer.
-    let _ = stream.read_to_end(&mut answer);
+    let mut part = [0; 4096];
+    // A server that refuses may reset the connection after its answer, and chromedriver keeps it open.
+    while let Ok(read @ 1..) = stream.read(&mut part) {
+        answer.extend_from_slice(&part[..read]);
+        if is_whole(&answer) {
+            break;
+        }
+    }
     let answer = String::from_utf8_lossy(&answer).into_owned();
     let status = answer.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3)).and_then(|code| code.parse().ok());
     let body = answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default();
     (status, body)
+}
+
+/// Whether as much has come as the head says.
+fn is_whole(answer: &[u8]) -> bool {
+    let Some(end) = answer.windows(4).position(|four| four == b"\r\n\r\n") else { return false };
+    let head = String::from_utf8_lossy(&answer[..end]).to_ascii_lowercase();
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length:")?.trim().parse::<usize>().ok());
+    length.is_some_and(|length| answer.len() >= end + 4 + length)
 }

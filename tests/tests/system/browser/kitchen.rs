@@ -73,13 +73,19 @@ impl Kitchen {
         let key = Arc::new(secret_key());
         let owner = Owner { house: running.house.clone(), device, key, ids: Arc::default() };
         owner.claim().await;
-        for grant in grants {
-            let reply = keeper(&owner.house, Command::Grant { name: (*grant).to_owned() }).await;
-            assert!(matches!(reply, Reply::Granted { .. }), "{reply:?}");
-        }
         let lease = Lease::from_ms(300_000).unwrap();
         owner.send(&OwnerRequest::Activate { lease }).await.unwrap();
-        Self { simulation, running, owner, _folder: folder }
+        let kitchen = Self { simulation, running, owner, _folder: folder };
+        for grant in grants {
+            kitchen.allow(grant).await;
+        }
+        kitchen
+    }
+
+    /// Turns a grant on.
+    pub(super) async fn allow(&self, grant: &str) {
+        let reply = keeper(&self.running.house, Command::Grant { name: grant.to_owned() }).await;
+        assert!(matches!(reply, Reply::Granted { .. }), "{reply:?}");
     }
 
     /// Where its pages are.
