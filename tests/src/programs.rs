@@ -312,6 +312,18 @@ impl<'a> Start<'a> {
         Daemon { child, stdin, out, err, state: self.room.state(), address: None, ended: None }
     }
 
+    /// Starts it; how it ended, if it did not come up. One that came up is stopped again.
+    #[must_use]
+    pub fn spawned_or_ended(self) -> Option<Ended> {
+        let mut daemon = self.spawned();
+        if daemon.out.find(|line| line.trim_start().starts_with("link ")).is_some() {
+            daemon.stop();
+            return None;
+        }
+        let status = daemon.wait();
+        Some(Ended { status, out: daemon.out.all().join("\n"), err: daemon.err.all().join("\n") })
+    }
+
     /// Runs it to its end.
     #[must_use]
     pub fn run(self) -> Ended {

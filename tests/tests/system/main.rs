@@ -13,4 +13,7 @@ mod bad_requests;
 mod browser;
 mod crashes;
 mod one_effect;
+mod service;
+mod settings_files;
+mod state_folder;
 mod tls;
