@@ -13,12 +13,11 @@ use std::time::{Duration, Instant};
 
 mod driver;
 mod kitchen;
-mod programs;
 
 use driver::{Browser, raw};
 use handlers::{CameraTrouble, SignTrouble};
 use kitchen::{Kitchen, until};
-use programs::Programs;
+use latchkey_tests::{Room, Start};
 use serde_json::Value;
 use wire::{ErrorCode, Object};
 
@@ -51,33 +50,38 @@ const INSIDE: &str =
 async fn the_page_shows_texts_and_pictures_and_who_acts_with_what() {
     for (size, screen) in [(WALL, "wall"), (HAND, "hand")] {
         let Some(browser) = Browser::open(size).await else { return };
-        let programs = Programs::start();
-        let status = programs.keeper(&["status", "--json"]);
-        let display = programs::find_text(&status, |text| text.ends_with("/display")).expect("status names the page");
+        let room = Room::new();
+        let daemon = Start::simulated(&room).set("device.name=kitchen").up();
+        let (keeper, agent) =
+            (|words: &[&str]| room.latchkeyd(words).well(), |words: &[&str]| room.latchkey(words).well());
+        let display = daemon.address().display.clone().expect("the page is served");
         browser.client.goto(&display).await.unwrap();
 
         browser.until("document.getElementById('idle-command').textContent === 'latchkeyd pair'").await;
         browser.shot(&format!("{screen}-new")).await;
-        let code = programs.claim();
+        let link = keeper(&["pair", "--json"]).json()["link"].as_str().unwrap().to_owned();
+        agent(&["agent", "new", "kitchen-bot@home.example.org"]);
+        let claim = agent(&["claim", &link, "--no-wait", "--json"]).json();
+        let code = claim["code"].as_str().unwrap();
         browser.until(&format!("document.getElementById('idle-waiting').textContent.includes({code:?})")).await;
         assert!(browser.text("#idle-command").await.ends_with(&code.replace(' ', "")), "the command that approves it");
         browser.shot(&format!("{screen}-claim")).await;
-        programs.keeper(&["approve", &code]);
-        programs.agent(&["claim", "--resume"]);
+        keeper(&["approve", code]);
+        agent(&["claim", "--resume"]);
         browser.until("document.getElementById('idle-next').textContent.includes('owns this device')").await;
         browser.shot(&format!("{screen}-idle")).await;
 
         for grant in ["camera", "display.text", "display.image"] {
-            programs.keeper(&["grant", grant]);
+            keeper(&["grant", grant]);
         }
-        programs.agent(&["show", "kitchen", "Dinner is ready.\nCome down."]);
+        agent(&["show", "kitchen", "Dinner is ready.\nCome down."]);
         assert_eq!(browser.text("#text-fit").await, "Dinner is ready.\nCome down.");
         let who = browser.text("#foot-who").await;
         assert!(who.starts_with("kitchen-bot@home.example.org"), "{who}");
         assert_eq!(browser.js(&format!("return {INSIDE}")).await, Value::Bool(true), "{screen}");
         browser.shot(&format!("{screen}-text")).await;
 
-        programs.agent(&["snapshot", "kitchen", "-o", &programs.file("a.jpg")]);
+        agent(&["snapshot", "kitchen", "-o", "a.jpg"]);
         browser.until(SIGN_ON_TOP).await;
         let sign = browser.text("#sign").await;
         assert!(
@@ -90,7 +94,7 @@ async fn the_page_shows_texts_and_pictures_and_who_acts_with_what() {
         browser.shot(&format!("{screen}-sign")).await;
         browser.until("document.getElementById('sign').hidden").await;
 
-        programs.agent(&["show", "kitchen", &programs.file("a.jpg")]);
+        agent(&["show", "kitchen", "a.jpg"]);
         assert_eq!(browser.js("return document.querySelector('#image img').naturalWidth").await, 640);
         assert_eq!(browser.text("#text-fit").await, "", "the text made room");
         browser.shot(&format!("{screen}-picture")).await;
