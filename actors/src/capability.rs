@@ -24,7 +24,7 @@ use crate::Installed;
 use crate::authority::{Permit, Snapshot};
 use crate::parts::Work;
 use crate::slots::Slot;
-use crate::supervise::{Child, Intensity, Place, Start, panic_text};
+use crate::supervise::{Child, Intensity, Place, Start, panic_text, why_not_started};
 use crate::tree::Board;
 
 /// How long a handler may take to be made; longer counts as a failed start.
@@ -291,7 +291,7 @@ pub(crate) fn child(parts: CapabilityParts, place: Place<Perform>) -> Child {
     let start: Start = Arc::new(move |parent| {
         let (parts, place) = (parts.clone(), place.clone());
         Box::pin(async move {
-            let (actor, _) = Actor::spawn_linked(None, Capability, parts, parent).await?;
+            let (actor, _) = Actor::spawn_linked(None, Capability, parts, parent).await.map_err(why_not_started)?;
             place.put(actor.clone());
             Ok(actor.get_cell())
         })

@@ -18,7 +18,7 @@ use wire::{
 use crate::authority::Snapshot;
 use crate::challenge::{Issue, Spender};
 use crate::house::{Forbidden, Inner, Link};
-use crate::invoke::{Invocation, invoke};
+use crate::invoke::{Invocation, Outcome, invoke};
 use crate::state::{Say, pending_value};
 use crate::store::Change;
 
@@ -71,7 +71,7 @@ pub(crate) async fn answer(inner: &Arc<Inner>, link: Link, body: Bytes) -> Resul
             Err(Refusal::new(ErrorCode::Failed, "the device lost this request; look at its status"))
         }
     };
-    Ok(seal(inner, Answer { id: head.id, challenge: head.challenge, to, outcome }).await)
+    Ok(seal(inner, &head, &to, &outcome).await)
 }
 
 /// Everything up to admission.
@@ -157,9 +157,9 @@ fn admit_claimant(
 }
 
 /// What an admitted request comes to. `Err` is a 403 after all: the device changed hands meanwhile.
-async fn serve(inner: Arc<Inner>, passed: Passed, received_ms: u64) -> Result<Result<Object, Refusal>, Refused> {
+async fn serve(inner: Arc<Inner>, passed: Passed, received_ms: u64) -> Result<Outcome, Refused> {
     match passed {
-        Passed::Claimant(admitted) => serve_claimant(&inner, admitted).await,
+        Passed::Claimant(admitted) => serve_claimant(&inner, admitted).await.map(|outcome| outcome.map(Arc::new)),
         Passed::Owner(admitted) => {
             let ownership = admitted.ownership;
             let outcome = serve_owner(&inner, admitted, received_ms).await?;
@@ -192,9 +192,9 @@ async fn serve_owner(
     inner: &Arc<Inner>,
     admitted: Admitted<OwnerRequest>,
     received_ms: u64,
-) -> Result<Result<Object, Refusal>, Refused> {
+) -> Result<Outcome, Refused> {
     let (id, ownership) = (admitted.head.id, admitted.ownership);
-    Ok(match admitted.request {
+    let outcome = match admitted.request {
         OwnerRequest::Registration => Ok(crate::registration::registration(inner).to_object()),
         OwnerRequest::ChangeStatus { target } => change_status(inner, &target, &admitted.signer),
         OwnerRequest::Activate { lease } => {
@@ -215,7 +215,7 @@ async fn serve_owner(
             let owner = inner.snapshots.borrow().owner_under(ownership).cloned();
             let Some(owner) = owner else { return Err(Refused::NotAllowed) };
             let call = Invocation { id, capability, arguments, agent: owner.agent, ownership, received_ms };
-            invoke(Arc::clone(inner), call).await
+            return Ok(invoke(Arc::clone(inner), call).await);
         }
         OwnerRequest::Cancel { target } => Ok(one("cancelled", inner.registry.cancel(&target))),
         OwnerRequest::Inputs { after } => inputs(after),
@@ -223,7 +223,8 @@ async fn serve_owner(
             ask(inner, |reply| Say::Transfer { id, ownership, agent, key, reply }).await
         }
         OwnerRequest::Release => ask(inner, |reply| Say::Release { id, ownership, reply }).await,
-    })
+    };
+    Ok(outcome.map(Arc::new))
 }
 
 /// Nothing has been typed at this device, so nothing was delivered, and only 0 can be acknowledged.
@@ -262,8 +263,9 @@ fn change_status(inner: &Inner, target: &Id, asker: &PublicKey) -> Result<Object
     }
 }
 
-async fn seal(inner: &Arc<Inner>, answer: Answer) -> Sealed {
-    let body = answer.to_body();
+async fn seal(inner: &Arc<Inner>, head: &Head, to: &PublicKey, outcome: &Outcome) -> Sealed {
+    let outcome = outcome.as_ref().map(Arc::as_ref);
+    let body = Answer::body_of(&head.id, &head.challenge, to, outcome);
     if body.len() <= INLINE_BYTES_MAX {
         return wire::envelope::seal(inner.signer.as_ref(), &body);
     }

@@ -29,7 +29,7 @@ use crate::registry::Registry;
 use crate::slots::Slots;
 use crate::state::{Say, State, StateParts};
 use crate::store::{Durable, Head, Store};
-use crate::supervise::{Child, Ground, Intensity, Place, Start, Supervise, Supervisor, branch, task};
+use crate::supervise::{Child, Ground, Intensity, Place, Start, Supervise, Supervisor, branch, task, why_not_started};
 use crate::tree::{Board, NodeState};
 
 /// How long state and journal may take to be at work.
@@ -222,7 +222,7 @@ fn state_child(parts: StateParts, place: Place<Say>) -> Child {
     let start: Start = Arc::new(move |parent| {
         let (parts, place) = (parts.clone(), place.clone());
         Box::pin(async move {
-            let (actor, _) = Actor::spawn_linked(None, State, parts, parent).await?;
+            let (actor, _) = Actor::spawn_linked(None, State, parts, parent).await.map_err(why_not_started)?;
             place.put(actor.clone());
             Ok(actor.get_cell())
         })

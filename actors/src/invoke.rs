@@ -48,7 +48,8 @@ impl Invocation {
     }
 }
 
-type Outcome = Result<Object, Refusal>;
+/// A value is shared between its record and its result, never copied.
+pub(crate) type Outcome = Result<Arc<Object>, Refusal>;
 
 /// Runs an invocation and writes it down.
 pub(crate) async fn invoke(inner: Arc<Inner>, call: Invocation) -> Outcome {
@@ -330,7 +331,7 @@ fn outcome_of(ending: Option<Ending>, effect: CallEffect, capability: &Capabilit
         Some(Ending::Value(value)) if !fits(&value) => {
             (ErrorCode::Failed, format!("the result of {capability} does not fit"))
         }
-        Some(Ending::Value(value)) => return Ok(value),
+        Some(Ending::Value(value)) => return Ok(Arc::new(value)),
         Some(Ending::Fault(fault)) => match fault {
             Fault::Unavailable(why) => (ErrorCode::HardwareUnavailable, why),
             Fault::Busy(why) => (ErrorCode::Busy, why),
@@ -354,7 +355,8 @@ fn outcome_of(ending: Option<Ending>, effect: CallEffect, capability: &Capabilit
 
 /// Whether a value fits a result: in bytes, and in depth, where the result is the first container.
 fn fits(value: &Object) -> bool {
-    value.depth() < wire::json::DEPTH_MAX && value.to_vec().len() <= VALUE_BYTES_MAX
+    let bytes_fit = value.bytes_at_most() <= VALUE_BYTES_MAX || value.to_vec().len() <= VALUE_BYTES_MAX;
+    bytes_fit && value.depth() < wire::json::DEPTH_MAX
 }
 
 /// The last record of a run, with the end of its started one and the outcome that a repeated id gets.
@@ -428,7 +430,7 @@ fn draft(inner: &Inner, call: &Invocation) -> Draft {
 
 fn finished(inner: &Inner, call: &Invocation, outcome: &Outcome) -> Draft {
     let (word, value) = match outcome {
-        Ok(value) => ("ok", Value::Object(value.clone())),
+        Ok(value) => ("ok", Value::Object(Arc::clone(value))),
         Err(refusal) => (refusal.error.as_str(), Value::None),
     };
     Draft { outcome: Some(word), value, ..draft(inner, call) }
@@ -460,7 +462,7 @@ fn record_sign_off(inner: &Arc<Inner>, call: &Invocation, on_at: u64) {
 /// An outcome as it is kept for a repeated id.
 fn keep(outcome: &Outcome) -> String {
     let kept = match outcome {
-        Ok(value) => serde_json::json!({ "value": value }),
+        Ok(value) => serde_json::json!({ "value": value.as_ref() }),
         Err(refusal) => {
             serde_json::json!({ "error": refusal.error.as_str(), "message": refusal.message })
         }
@@ -471,7 +473,7 @@ fn keep(outcome: &Outcome) -> String {
 fn restore(json: &str) -> Option<Outcome> {
     let mut kept = wire::json::parse(json.as_bytes()).ok()?.into_map();
     if let Some(serde_json::Value::Object(value)) = kept.shift_remove("value") {
-        return Some(Ok(Object::from(value)));
+        return Some(Ok(Arc::new(Object::from(value))));
     }
     let error = kept.get("error")?.as_str()?.parse().ok()?;
     Some(Err(Refusal::new(error, kept.get("message")?.as_str()?)))

@@ -3,6 +3,8 @@
 //! A draft knows what happened; the store's thread gives it its place in the chain, its salt and its hash. Arguments and values
 //! enter a record only as digests, so a picture or a sound never touches the disk.
 
+use std::sync::Arc;
+
 use wire::record::RecordKind;
 use wire::{Id, Object, RecordHash};
 
@@ -28,7 +30,7 @@ pub(crate) enum Value {
     #[default]
     None,
     /// A result, digested under the record's salt.
-    Object(Object),
+    Object(Arc<Object>),
     /// The hash of the last pruned record, in a checkpoint.
     Hash(RecordHash),
 }

@@ -125,3 +125,6 @@ pub(crate) async fn write_leftovers(inner: &Inner) {
         left.pop();
     }
 }
+
+#[cfg(test)]
+mod tests;

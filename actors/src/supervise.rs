@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use handlers::{BootTime, Chance, Clock, Fault};
-use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SupervisionEvent};
+use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SpawnErr, SupervisionEvent};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -343,7 +343,8 @@ pub(crate) fn branch(path: &str, ground: Ground, children: Vec<Child>, place: Pl
     let start: Start = Arc::new(move |parent| {
         let (ground, children, place) = (ground.clone(), children.clone(), place.clone());
         Box::pin(async move {
-            let (actor, _) = Actor::spawn_linked(None, Supervisor, (ground, children), parent).await?;
+            let (actor, _) =
+                Actor::spawn_linked(None, Supervisor, (ground, children), parent).await.map_err(why_not_started)?;
             place.put(actor.clone());
             Ok(actor.get_cell())
         })
@@ -434,11 +435,19 @@ pub(crate) fn task(path: &str, intensity: Intensity, make: MakeTask) -> Child {
     let start: Start = Arc::new(move |parent| {
         let make = Arc::clone(&make);
         Box::pin(async move {
-            let (actor, _) = Actor::spawn_linked(None, Task, make, parent).await?;
+            let (actor, _) = Actor::spawn_linked(None, Task, make, parent).await.map_err(why_not_started)?;
             Ok(actor.get_cell())
         })
     });
     Child { path: path.to_owned(), intensity, start }
+}
+
+/// Why an actor did not start, without ractor's words around it: a start that fails is no panic.
+pub(crate) fn why_not_started(error: SpawnErr) -> ActorProcessingErr {
+    match error {
+        SpawnErr::StartupFailed(why) => why,
+        other => other.into(),
+    }
 }
 
 /// What a panic said, for a log line and the board.
@@ -452,3 +461,6 @@ pub(crate) fn panic_text(error: tokio::task::JoinError) -> String {
         Err(error) => error.to_string(),
     }
 }
+
+#[cfg(test)]
+mod tests;

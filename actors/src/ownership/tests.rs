@@ -147,3 +147,37 @@ fn grants_say_whether_they_changed() {
     assert_eq!(durable.grants[&camera].since_ms, 1_000_000);
     assert!(revoke(&mut durable, &camera) && !revoke(&mut durable, &camera));
 }
+
+#[test]
+fn an_id_belongs_to_the_key_that_used_it() {
+    let mut durable = free();
+    claim_by(&mut durable, 1, 1, 0).unwrap();
+    assert_eq!(claim_by(&mut durable, 2, 1, 0).unwrap_err().message, "this id belongs to a change of another key");
+    assert_eq!(durable.changes[0].asked_by, key(1));
+    assert!(claim_by(&mut durable, 2, 2, 0).unwrap().new);
+    approve(&mut durable, &id(2), &now(1)).unwrap();
+    let of_another = release(&mut durable, id(1), &now(1)).unwrap_err();
+    assert_eq!(of_another.message, "this id belongs to a change of another key");
+    assert!(release(&mut durable, id(3), &now(1)).unwrap().new);
+}
+
+#[test]
+fn what_has_run_out_is_not_approved_also_before_anybody_noticed() {
+    let mut durable = free();
+    claim_by(&mut durable, 1, 1, 0).unwrap();
+    assert!(approve(&mut durable.clone(), &id(1), &now(PENDING_MS - 1)).is_some());
+    assert!(approve(&mut durable, &id(1), &now(PENDING_MS)).is_none());
+    assert_eq!(states(&durable), ["pending"]);
+}
+
+#[test]
+fn a_reboot_does_not_shorten_a_pause_that_had_doubled() {
+    let mut durable = owned();
+    for (request, at) in [(1, 0), (2, REFUSED_PAUSE_MS)] {
+        release(&mut durable, id(request), &now(at)).unwrap();
+        refuse(&mut durable, &id(request), &now(at)).unwrap();
+    }
+    after_reboot(&mut durable, "another", &now(5));
+    assert!(release(&mut durable, id(3), &now(5 + 2 * REFUSED_PAUSE_MS - 1)).is_err());
+    assert!(release(&mut durable, id(3), &now(5 + 2 * REFUSED_PAUSE_MS)).unwrap().new);
+}

@@ -52,7 +52,7 @@ impl Reader {
                 let limit = (*limit).clamp(1, keeper::RECORDS_MAX);
                 self.head().and_then(|head| Ok(keeper::lines(&self.vault.borrow_mut().rows(*after, limit)?, head.last)))
             }
-            Command::Verify => verify::verify(&mut *self.vault.borrow_mut(), &self.device),
+            Command::Verify => self.verify(),
             Command::ExportHead => self.head().map(|head| keeper::export_tail(signer, &head, now_wall_ms)),
             Command::ExportPage { after, until } => {
                 self.vault.borrow_mut().rows(*after, keeper::RECORDS_MAX).map(|rows| keeper::page(&rows, *until))
@@ -71,6 +71,14 @@ impl Reader {
             }
         };
         answered.unwrap_or_else(|error| Reply::Failed { code: FailCode::Storage, message: error.to_string() })
+    }
+
+    fn verify(&self) -> Result<Reply, VaultError> {
+        let mut vault = self.vault.borrow_mut();
+        vault.begin_reading()?;
+        let verdict = verify::verify(&mut *vault, &self.device);
+        vault.rollback();
+        verdict
     }
 
     fn durable(&self) -> Result<super::Durable, VaultError> {

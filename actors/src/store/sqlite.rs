@@ -89,10 +89,20 @@ impl SqliteVault {
         Ok(Some(Self { folder: state_dir.to_owned(), connection }))
     }
 
+    /// From here to the rollback everything read is of one moment, whatever a daemon beside writes.
+    pub(super) fn begin_reading(&mut self) -> Result<(), VaultError> {
+        Ok(self.connection.execute_batch("BEGIN DEFERRED")?)
+    }
+
     fn open_checked(state_dir: &Path, device: &PublicKey) -> Result<Self, VaultError> {
         let file = state_dir.join("state.db");
-        let mut vault = Self { connection: connect(&file)?, folder: state_dir.to_owned() };
-        vault.migrate(&file)?;
+        let connection = Connection::open(&file)?;
+        // Whose it is, before anything about it is changed.
+        let new = Self::is_new(&connection, &file)?;
+        let mut vault = Self { connection: configure(connection)?, folder: state_dir.to_owned() };
+        if new {
+            vault.create()?;
+        }
         let bytes = std::fs::metadata(&file).map(|meta| meta.len()).unwrap_or_default();
         if bytes <= CHECKED_WHOLE_BYTES_MAX {
             let verdict: String = vault.connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
@@ -105,27 +115,30 @@ impl SqliteVault {
         Ok(vault)
     }
 
-    fn migrate(&mut self, file: &Path) -> Result<(), VaultError> {
-        let version: i64 = self.connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
-        let application: i64 = self.connection.query_row("PRAGMA application_id", [], |row| row.get(0))?;
-        let tables: i64 = self.connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    /// Whether the database is still empty; refused when it is another's, or of another version.
+    fn is_new(connection: &Connection, file: &Path) -> Result<bool, VaultError> {
+        let version: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+        let application: i64 = connection.query_row("PRAGMA application_id", [], |row| row.get(0))?;
+        let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
         if version > schema::VERSION {
             let path = file.display().to_string();
             return Err(VaultError::Newer { path, found: version, known: schema::VERSION });
         }
-        if version == 0 && tables == 0 {
-            let create = format!(
-                "BEGIN IMMEDIATE; {} PRAGMA application_id = {}; PRAGMA user_version = {}; COMMIT;",
-                schema::CREATE,
-                schema::APPLICATION_ID,
-                schema::VERSION
-            );
-            return Ok(self.connection.execute_batch(&create)?);
-        }
-        if application != schema::APPLICATION_ID || version != schema::VERSION {
+        let new = version == 0 && tables == 0;
+        if !new && (application != schema::APPLICATION_ID || version != schema::VERSION) {
             return Err(VaultError::Damaged("it is not a state of latchkeyd".to_owned()));
         }
-        Ok(())
+        Ok(new)
+    }
+
+    fn create(&mut self) -> Result<(), VaultError> {
+        let create = format!(
+            "BEGIN IMMEDIATE; {} PRAGMA application_id = {}; PRAGMA user_version = {}; COMMIT;",
+            schema::CREATE,
+            schema::APPLICATION_ID,
+            schema::VERSION
+        );
+        Ok(self.connection.execute_batch(&create)?)
     }
 
     fn check_tail(&mut self, device: &PublicKey) -> Result<(), VaultError> {
@@ -149,8 +162,7 @@ impl SqliteVault {
     }
 }
 
-fn connect(file: &Path) -> Result<Connection, VaultError> {
-    let connection = Connection::open(file)?;
+fn configure(connection: Connection) -> Result<Connection, VaultError> {
     connection.execute_batch(
         "PRAGMA journal_mode = WAL;
          PRAGMA synchronous = FULL;
@@ -207,7 +219,7 @@ fn missing_records(noted: Option<&HeadNote>, head: Option<Head>, existed: bool) 
 
 impl Vault for SqliteVault {
     fn recover(&mut self) -> Result<(), VaultError> {
-        self.connection = connect(&self.folder.join("state.db"))?;
+        self.connection = configure(Connection::open(self.folder.join("state.db"))?)?;
         Ok(())
     }
 

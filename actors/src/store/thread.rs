@@ -225,6 +225,8 @@ fn serve(vault: &mut dyn Vault, mut inbox: mpsc::Receiver<Job>, inner: &Inner) -
     loop {
         let Some(first) = inbox.blocking_recv() else { return Ok(()) };
         let mut batch = vec![first];
+        // Whoever is about to send gets to: on one processor this halves the switches, and at rest it costs nothing.
+        std::thread::yield_now();
         while batch.len() < BATCH_MAX
             && let Ok(next) = inbox.try_recv()
         {

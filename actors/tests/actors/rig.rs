@@ -137,6 +137,16 @@ impl Rig {
         Self::with(Setup { folder: Some(folder.to_owned()), ..Setup::default() }).await
     }
 
+    /// A house on a folder whose disk is full.
+    pub(crate) async fn full(folder: &Path) -> Self {
+        let fakes = Arc::new(Fakes::new(Duration::from_secs(20)));
+        let plan = Plan::new(&fakes.trace);
+        plan.set(crate::trap::Op::Append, crate::trap::Trouble::Full);
+        let (vault, notices) = open(Some(folder), fakes.clock.as_ref()).unwrap();
+        let setup = Setup { folder: Some(folder.to_owned()), ..Setup::default() };
+        Self::grow_on(vault, notices, setup, fakes, plan, 1, None).await.unwrap()
+    }
+
     pub(crate) async fn grow(
         setup: Setup,
         fakes: Arc<Fakes>,
@@ -197,7 +207,9 @@ impl Rig {
             fake.go();
         }
         // A sign that is lit may go off.
-        self.clock.pass(3_001);
+        if self.sign.lit.load(Ordering::SeqCst) {
+            self.clock.pass(3_001);
+        }
         let (fakes, plan) = (Arc::clone(&self.fakes), Arc::clone(&self.plan));
         self.house.drain(Duration::from_secs(2)).await;
         drop(self);

@@ -36,7 +36,6 @@ pub(crate) enum Op {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Trouble {
     Full,
-    Damaged,
     Panic,
     /// It has done what was asked, and panics then.
     PanicAfter,
@@ -148,7 +147,6 @@ impl Trap {
         match self.plan.meets(op) {
             None => {}
             Some(Trouble::Full) => return Err(VaultError::Full),
-            Some(Trouble::Damaged) => return Err(VaultError::Damaged("told so".to_owned())),
             Some(Trouble::Panic) => panic!("told to panic at {op:?}"),
             Some(Trouble::PanicAfter) => {
                 drop(act(self.inner.as_mut()));
