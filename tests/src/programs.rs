@@ -242,6 +242,9 @@ impl Lines {
 pub struct Start<'a> {
     room: &'a Room,
     command: Command,
+    /// Settings stand before the command, all in one place.
+    sets: Vec<String>,
+    arguments: Vec<String>,
 }
 
 impl<'a> Start<'a> {
@@ -257,27 +260,33 @@ impl<'a> Start<'a> {
     /// The program without arguments.
     #[must_use]
     pub fn bare(room: &'a Room) -> Self {
-        Self { room, command: command(room, &program("latchkeyd")) }
+        Self::with(room, command(room, &program("latchkeyd")))
     }
 
     /// Another program in place of it, with its first arguments.
     #[must_use]
     pub fn with(room: &'a Room, command: Command) -> Self {
-        Self { room, command }
+        Self { room, command, sets: Vec::new(), arguments: Vec::new() }
     }
 
-    /// One more setting.
+    /// One more setting; a later one for the same key wins.
     #[must_use]
     pub fn set(mut self, setting: &str) -> Self {
-        self.command.args(["--set", setting]);
+        self.sets.extend(["--set".to_owned(), setting.to_owned()]);
         self
     }
 
     /// More arguments.
     #[must_use]
     pub fn arguments(mut self, arguments: &[&str]) -> Self {
-        self.command.args(arguments);
+        self.arguments.extend(arguments.iter().map(|argument| (*argument).to_owned()));
         self
+    }
+
+    fn complete(self) -> Command {
+        let mut command = self.command;
+        command.args(self.sets).args(self.arguments);
+        command
     }
 
     /// One more variable of the environment.
@@ -302,14 +311,16 @@ impl<'a> Start<'a> {
 
     /// Starts it, and waits for nothing.
     #[must_use]
-    pub fn spawned(mut self) -> Daemon {
-        self.command.stdin(Stdio::piped());
-        let mut child = self.command.spawn().unwrap_or_else(|error| panic!("{:?}: {error}", self.command));
+    pub fn spawned(self) -> Daemon {
+        let state = self.room.state();
+        let mut command = self.complete();
+        command.stdin(Stdio::piped());
+        let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
         let (out, err) = (Lines::default(), Lines::default());
         out.follow(child.stdout.take().expect("piped"));
         err.follow(child.stderr.take().expect("piped"));
         let stdin = child.stdin.take();
-        Daemon { child, stdin, out, err, state: self.room.state(), address: None, ended: None }
+        Daemon { child, stdin, out, err, state, address: None, ended: None }
     }
 
     /// Starts it; how it ended, if it did not come up. One that came up is stopped again.
@@ -327,7 +338,7 @@ impl<'a> Start<'a> {
     /// Runs it to its end.
     #[must_use]
     pub fn run(self) -> Ended {
-        run(self.command)
+        run(self.complete())
     }
 }
 

@@ -16,4 +16,5 @@ mod one_effect;
 mod service;
 mod settings_files;
 mod state_folder;
+mod surface;
 mod tls;
