@@ -1,6 +1,8 @@
 //! Clients of the direct link that are slow, half gone, too large or no controllers at all: each is cut off or refused, beside one
 //! that differs only in that and is served (W4, D1).
 
+#![allow(clippy::disallowed_methods, reason = "how long a client was borne with is measured in real time")]
+
 use std::io::{self, Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
@@ -141,7 +143,7 @@ fn an_oversize_body_is_403_without_reading_on_and_one_byte_less_is_accepted() {
         sealed
     };
     let control = stage.line.post(&padded(ENVELOPE_BYTES_MAX));
-    assert_eq!(control.status, 200, "{}: {control:?}", ENVELOPE_BYTES_MAX);
+    assert_eq!(control.status, 200, "{ENVELOPE_BYTES_MAX}: {control:?}");
 
     // Announced: refused before a byte of it is sent.
     let mut announced = stage.line.connect();

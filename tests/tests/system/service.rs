@@ -1,6 +1,8 @@
 //! `latchkeyd` as a service: it drains when told to stop, tells the service manager how it is, and takes orders on its socket from
 //! nobody who cannot say them properly.
 
+#![allow(clippy::disallowed_methods, reason = "how soon a program ends is measured in real time")]
+
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::time::{Duration, Instant};

@@ -73,6 +73,9 @@ fn told(room: &Room) -> Told {
     Talk::connect(&room.state()).unwrap().ask(&Ask::Reload).unwrap()
 }
 
+/// A flaw, words of the sentence about it, and how the file comes to have it.
+type Spoilt<'a> = (&'a str, &'a [&'a str], Box<dyn Fn() + 'a>);
+
 fn same(daemon: &mut Daemon, pid: u32, name: &str) {
     assert!(daemon.alive(), "{name}");
     let status = daemon.keeper().status();
@@ -92,7 +95,7 @@ fn a_failed_reload_says_why_and_changes_nothing_by_command_and_by_sighup() {
         room.settings(GOOD);
         fs::set_permissions(&file, fs::Permissions::from_mode(0o622)).unwrap();
     };
-    let mut flaws: Vec<(&str, &[&str], Box<dyn Fn() + '_>)> = vec![
+    let mut flaws: Vec<Spoilt<'_>> = vec![
         ("the file is gone", &["the settings file is gone"], Box::new(gone)),
         ("others may write it", &["open to other users", "chmod"], Box::new(loose)),
     ];
