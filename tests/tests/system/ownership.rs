@@ -197,12 +197,13 @@ fn a_device_goes_from_one_controller_to_another_with_nothing_of_the_first_one_le
     room.latchkey(&["agent", "new", "first@home.example.org"]).well();
     let heir = second.latchkey(&["agent", "new", "second@home.example.org", "--json"]).well().json();
     let heir_key = heir["key"].as_str().unwrap().to_owned();
+    let heir_flag = format!("--key={heir_key}");
     claim(&room, &room, "kitchen");
     room.latchkeyd(&["grant", "camera"]).well();
     room.latchkey(&["activate", "kitchen"]).well();
 
     let transfer = |wait: &[&str]| {
-        let words = ["transfer", "kitchen", "--to", "second@home.example.org", "--key", &heir_key, "--json"];
+        let words = ["transfer", "kitchen", "--to", "second@home.example.org", &heir_flag, "--json"];
         room.latchkey(&[words.as_slice(), wait].concat())
     };
     // Refused once: everything stays, and the next one has to wait.
@@ -222,7 +223,7 @@ fn a_device_goes_from_one_controller_to_another_with_nothing_of_the_first_one_le
     room.latchkeyd(&["grant", "camera"]).well();
     let handing = std::thread::spawn({
         let mut latchkey = command(&room, &program("latchkey"));
-        latchkey.args(["transfer", "kitchen", "--to", "second@home.example.org", "--key", &heir_key, "--json"]);
+        latchkey.args(["transfer", "kitchen", "--to", "second@home.example.org", &heir_flag, "--json"]);
         move || run(latchkey)
     });
     let code = until("the transfer", || {

@@ -448,7 +448,7 @@ fn every_flipped_dropped_moved_or_cut_record_of_an_export_is_noticed() {
     let count = usize::try_from(exported["count"].as_u64().unwrap()).unwrap();
     let check = |bytes: &[u8], key: &str| {
         fs::write(&file, bytes).unwrap();
-        room.latchkeyd(&["verify-export", "kitchen.receipts", "--key", key, "--json"])
+        room.latchkeyd(&["verify-export", "kitchen.receipts", &format!("--key={key}"), "--json"])
     };
     let verified = check(&whole, &key).well().json();
     assert_eq!((&verified["ok"], verified["count"].as_u64()), (&json!(true), u64::try_from(count).ok()));
