@@ -215,7 +215,8 @@ async fn serve_owner(
             let owner = inner.snapshots.borrow().owner_under(ownership).cloned();
             let Some(owner) = owner else { return Err(Refused::NotAllowed) };
             let call = Invocation { id, capability, arguments, agent: owner.agent, ownership, received_ms };
-            return Ok(invoke(Arc::clone(inner), call).await);
+            // In a box: it is the largest of these futures, and the others would all be moved at its size.
+            return Ok(Box::pin(invoke(Arc::clone(inner), call)).await);
         }
         OwnerRequest::Cancel { target } => Ok(one("cancelled", inner.registry.cancel(&target))),
         OwnerRequest::Inputs { after } => inputs(after),

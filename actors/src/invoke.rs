@@ -198,9 +198,9 @@ async fn run(inner: &Arc<Inner>, call: &Invocation, go: Go) -> Outcome {
     let Some(installation) = inner.capabilities.get(&call.capability) else {
         return refused(inner, call, Err(Refusal::new(ErrorCode::Unsupported, "it is gone"))).await;
     };
-    let content = content_digest(&call.capability, go.arguments.as_object());
+    let content = installation.changes().then(|| content_digest(&call.capability, go.arguments.as_object()));
     let started = if installation.started_on_record() {
-        match begin(inner, call, installation, content).await {
+        match begin(inner, call, content).await {
             Ok(sequence) => Some(sequence),
             Err(Begun::Known(Checked::Repeated(outcome) | Checked::Refused(outcome))) => {
                 return refused(inner, call, outcome).await;
@@ -218,7 +218,7 @@ async fn run(inner: &Arc<Inner>, call: &Invocation, go: Go) -> Outcome {
     }
     let Go { permit, arguments, ticket, slot } = go;
     let acted = act(inner, call, installation, (permit, arguments, slot), &ticket).await;
-    let stored = end(inner, call, installation, content, started, &acted).await;
+    let stored = end(inner, call, content, started, &acted).await;
     // Until here the call is under way: a repeated id finds either this place taken or the outcome on record.
     drop(ticket);
     let outcome = acted.outcome;
@@ -246,15 +246,15 @@ enum Begun {
 }
 
 /// The *started* record; of two calls with one id, one writes it.
-async fn begin(inner: &Inner, call: &Invocation, installation: &Installation, content: [u8; 32]) -> Result<u64, Begun> {
+async fn begin(inner: &Inner, call: &Invocation, content: Option<[u8; 32]>) -> Result<u64, Begun> {
     let draft = Draft { ended_at: None, outcome: None, ..draft(inner, call) };
     let mut effects = vec![Effect::Open];
-    if installation.changes() {
+    if let Some(content) = content {
         effects.push(Effect::Begin { id: call.id, content });
     }
     match inner.store.write(draft, effects).await {
         Ok(Written::Done { sequence }) => Ok(sequence),
-        Ok(Written::Known(row)) => Err(Begun::Known(repeated(&row, &content))),
+        Ok(Written::Known(row)) => Err(Begun::Known(repeated(&row, &content.unwrap_or_default()))),
         Err(error) => Err(Begun::Store(error)),
     }
 }
@@ -363,8 +363,7 @@ fn fits(value: &Object) -> bool {
 async fn end(
     inner: &Inner,
     call: &Invocation,
-    installation: &Installation,
-    content: [u8; 32],
+    content: Option<[u8; 32]>,
     started: Option<u64>,
     acted: &Acted,
 ) -> Result<(), StoreError> {
@@ -376,11 +375,11 @@ async fn end(
     }
     // Of an unknown outcome the row of the start says enough.
     let known = !matches!(outcome, Err(refusal) if refusal.error == ErrorCode::UnknownOutcome);
-    if installation.changes() && !acted.begun {
+    match content {
         // Nothing was done, and a refusal does not use up an id.
-        effects.push(Effect::Unbegin { id: call.id });
-    } else if installation.changes() && known {
-        effects.push(Effect::Finish { id: call.id, content, outcome: keep(outcome) });
+        Some(_) if !acted.begun => effects.push(Effect::Unbegin { id: call.id }),
+        Some(content) if known => effects.push(Effect::Finish { id: call.id, content, outcome: keep(outcome) }),
+        Some(_) | None => {}
     }
     write(inner, call, draft, effects).await
 }

@@ -59,6 +59,10 @@ enum Serve {
     Axum { address: SocketAddr, answer_bytes: usize },
 }
 
+/// As latchkeyd has it, so that the device composed here is the same.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> anyhow::Result<()> {
     let cli = Cli::parse();
     match cli.serve {

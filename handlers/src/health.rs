@@ -18,6 +18,8 @@ use crate::handler::{Call, Fault, Handler};
 
 /// How old a reading may be: sensors and disks change slower, and some take a millisecond to answer.
 pub const READ_EACH: Duration = Duration::from_secs(1);
+/// Calls this close together get the same report: a flood of them costs little, and nobody sees the difference.
+const SAME_REPORT_MS: u64 = 5;
 /// Where the kernel shows its temperatures and batteries.
 const SYSTEM: &str = "/sys/class";
 /// The kernel's files here hold one number or word.
@@ -54,6 +56,7 @@ struct Shared {
     system: PathBuf,
     started: BootTime,
     readings: Mutex<Option<Readings>>,
+    reported: Mutex<Option<(BootTime, Object)>>,
     /// Held by the one who reads; everyone else goes on with the last readings.
     reading: tokio::sync::Mutex<()>,
 }
@@ -77,6 +80,7 @@ impl Health {
             system: system.into(),
             started,
             readings: Mutex::default(),
+            reported: Mutex::default(),
             reading: tokio::sync::Mutex::default(),
         };
         Self { declaration: Declaration::device_health(), shared: Arc::new(shared) }
@@ -95,8 +99,14 @@ impl Handler for Health {
 
 impl Shared {
     async fn report(self: Arc<Self>) -> Result<Object, Fault> {
+        let boot = self.parts.clock.boot();
+        if let Some((at, report)) = &*self.reported.lock().unwrap_or_else(PoisonError::into_inner)
+            && boot.since(*at) < Duration::from_millis(SAME_REPORT_MS)
+        {
+            return Ok(report.clone());
+        }
         let readings = self.current().await;
-        let (boot, parts) = (self.parts.clock.boot(), &self.parts);
+        let parts = &self.parts;
         let mut value = Object::new();
         value.insert("uptime_ms", millis(boot.since(self.started)));
         value.insert("version", parts.version);
@@ -108,6 +118,7 @@ impl Shared {
         for (name, member) in parts.census.report().into_map() {
             value.insert(name, member);
         }
+        *self.reported.lock().unwrap_or_else(PoisonError::into_inner) = Some((boot, value.clone()));
         Ok(value)
     }
 

@@ -299,10 +299,9 @@ fn plain(declaration: Declaration, make: impl Fn() -> Work + Send + Sync + 'stat
 }
 
 fn health(clock: Arc<dyn Clock>, census: Arc<HouseCensus>, folder: PathBuf, simulated: bool) -> Installed {
-    plain(Declaration::device_health(), move || {
-        let (clock, census, folder) = (Arc::clone(&clock), Arc::<HouseCensus>::clone(&census), folder.clone());
-        Work::Plain(Arc::new(Health::new(HealthParts { version: VERSION, simulated, folder, clock, census })))
-    })
+    // One for all lives of its actor: the up time is the device's.
+    let health = Arc::new(Health::new(HealthParts { version: VERSION, simulated, folder, clock, census }));
+    plain(Declaration::device_health(), move || Work::Plain(health.clone()))
 }
 
 /// The camera that the settings name at the moment it is made, so that a reload followed by a restart of the actor changes it.

@@ -10,6 +10,10 @@ use latchkey_runtime::boot;
 use latchkey_runtime::cli::args::{Cli, Order};
 use latchkey_runtime::cli::{self, World};
 
+/// A signed call is a few dozen small allocations on several threads; glibc's allocator took a sixth of its time (`make bench`).
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let world = world();

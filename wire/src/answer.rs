@@ -7,6 +7,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::Serialize;
+
 use crate::envelope::{Refused, unknown_type};
 use crate::json::{Members, Object};
 use crate::keys::PublicKey;
@@ -135,26 +137,46 @@ pub enum Mismatch {
     To,
 }
 
+/// A result as it is written, its members in the order of section 5.
+#[derive(Serialize)]
+struct Written<'a> {
+    r#type: &'a str,
+    id: &'a Id,
+    challenge: &'a Challenge,
+    to: &'a PublicKey,
+    ok: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value: Option<&'a Object>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<&'a str>,
+}
+
 impl Answer {
     const TYPE: &str = "result";
 
     /// The body that is signed. The message of a refusal is cut to one line of at most [`MESSAGE_BYTES_MAX`] bytes.
     #[must_use]
     pub fn to_body(&self) -> Vec<u8> {
-        let mut body = Object::new();
-        body.insert("type", Self::TYPE);
-        body.insert("id", self.id.to_string());
-        body.insert("challenge", self.challenge.to_string());
-        body.insert("to", self.to.to_string());
-        body.insert("ok", self.outcome.is_ok());
-        match &self.outcome {
-            Ok(value) => body.insert("value", value.clone()),
-            Err(refusal) => {
-                body.insert("error", refusal.error.as_str());
-                body.insert("message", one_line(&refusal.message))
-            }
+        Self::body_of(&self.id, &self.challenge, &self.to, self.outcome.as_ref())
+    }
+
+    /// As [`Answer::to_body`], of an outcome that somebody else holds: a picture is not copied to be sent.
+    #[must_use]
+    pub fn body_of(id: &Id, challenge: &Challenge, to: &PublicKey, outcome: Result<&Object, &Refusal>) -> Vec<u8> {
+        let message = outcome.err().map(|refusal| one_line(&refusal.message));
+        let written = Written {
+            r#type: Self::TYPE,
+            id,
+            challenge,
+            to,
+            ok: outcome.is_ok(),
+            value: outcome.ok(),
+            error: outcome.err().map(|refusal| refusal.error.as_str()),
+            message: message.as_deref(),
         };
-        body.to_vec()
+        serde_json::to_vec(&written).unwrap_or_default() // names are texts, so that it cannot fail
     }
 
     /// Whether this is the answer to the request with `head` that `to` signed (section 11).

@@ -278,7 +278,7 @@ fn content_cbor(capability: &CapabilityName, arguments: &Object) -> Vec<u8> {
 /// CBOR. The salt keeps short arguments from being guessed.
 #[must_use]
 pub fn salted_digest(salt: &[u8; 16], value: &Object) -> [u8; 32] {
-    hmac_sha256(salt, &[&cbor::to_vec(&object_to_cbor(value))])
+    hmac_sha256(salt, &[&cbor::json_to_vec(value.as_map())])
 }
 
 fn object_to_cbor(object: &Object) -> Value {

@@ -109,7 +109,10 @@ where
 
 /// Lower-case hex digits of `bytes`.
 pub(crate) fn write_hex(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    // Several ids are written for each request, so in one piece, and not each byte by the machinery of format strings.
+    let digit = |nibble: u8| char::from(if nibble < 10 { b'0' + nibble } else { b'a' + nibble - 10 });
+    let text: String = bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect();
+    f.write_str(&text)
 }
 
 /// Exactly `N` bytes from lower-case hex; `None` for anything else.

@@ -141,3 +141,17 @@ fn digests_see_content_and_not_its_order() {
     let golden = "51a7a7d1665926f7bf7a2962b106f46ca56ba2fb7cad801536f5a58255dffd8a";
     assert_eq!(salted_digest(&[1; 16], &Object::new()).to_vec(), hex(golden));
 }
+
+#[test]
+fn json_turns_to_the_same_cbor_with_and_without_a_tree_between() {
+    let rows = [
+        "{}",
+        r#"{"b":1,"a":null,"aa":true,"":"","é":[0,23,24,255,256,65535,65536,4294967296,9007199254740991]}"#,
+        r#"{"n":[-1,-24,-25,-9007199254740991,0.5,-1.5,1e300],"deep":{"z":{"y":[{"x":"👋"}],"a":[]},"b":{}}}"#,
+    ];
+    for row in rows {
+        let value: serde_json::Value = serde_json::from_str(row).unwrap();
+        let map = value.as_object().unwrap();
+        assert_eq!(wire::cbor::json_to_vec(map), wire::cbor::to_vec(&wire::cbor::from_json(&value)), "{row}");
+    }
+}
