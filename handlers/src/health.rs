@@ -19,7 +19,7 @@ use crate::handler::{Call, Fault, Handler};
 /// How old a reading may be: sensors and disks change slower, and some take a millisecond to answer.
 pub const READ_EACH: Duration = Duration::from_secs(1);
 /// Calls this close together get the same report: a flood of them costs little, and nobody sees the difference.
-const SAME_REPORT_MS: u64 = 5;
+const SAME_REPORT: Duration = Duration::from_millis(5);
 /// Where the kernel shows its temperatures and batteries.
 const SYSTEM: &str = "/sys/class";
 /// The kernel's files here hold one number or word.
@@ -101,7 +101,7 @@ impl Shared {
     async fn report(self: Arc<Self>) -> Result<Object, Fault> {
         let boot = self.parts.clock.boot();
         if let Some((at, report)) = &*self.reported.lock().unwrap_or_else(PoisonError::into_inner)
-            && boot.since(*at) < Duration::from_millis(SAME_REPORT_MS)
+            && boot.since(*at) < SAME_REPORT
         {
             return Ok(report.clone());
         }
@@ -320,9 +320,9 @@ mod tests {
         let hot = system.path().join("thermal/thermal_zone1/temp");
         assert_eq!(ask(&health).await.get("temperature_c").unwrap(), 53);
         fs::write(&hot, "60000").unwrap();
-        tokio::time::advance(READ_EACH - Duration::from_millis(1)).await;
+        tokio::time::advance(READ_EACH - SAME_REPORT).await;
         assert_eq!(ask(&health).await.get("temperature_c").unwrap(), 53);
-        tokio::time::advance(Duration::from_millis(1)).await;
+        tokio::time::advance(SAME_REPORT).await;
         assert_eq!(ask(&health).await.get("temperature_c").unwrap(), 60);
     }
 
