@@ -128,6 +128,29 @@ fn ten_thousand_challenges_wrong_signatures_and_claims_do_not_spoil_the_challeng
 }
 
 #[test]
+fn challenges_cost_a_device_no_memory() {
+    const MANY: usize = 20_000;
+    const GROWTH_MAX_KIB: u64 = 8 * 1024;
+    let room = Room::new();
+    let daemon = Start::simulated(&room).up();
+    let resident = || -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", daemon.pid())).unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse().unwrap()
+    };
+    let mut wire = daemon.line().connect();
+    for _ in 0..1_000 {
+        let _warm = wire.challenge();
+    }
+    let before = resident();
+    for _ in 0..MANY {
+        let _taken = wire.challenge();
+    }
+    let grown = resident().saturating_sub(before);
+    assert!(grown < GROWTH_MAX_KIB, "{MANY} challenges took {grown} KiB");
+}
+
+#[test]
 fn bad_claims_under_the_challenge_of_a_claimant_do_not_spoil_its_claim() {
     let room = Room::new();
     let device = Inside::new(&room);

@@ -5,10 +5,12 @@
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use latchkey_tests::agent::{fresh_id, invoke};
 use latchkey_tests::keeper::short;
+use latchkey_tests::programs::{command, program, run};
 use latchkey_tests::{Agent, Room, SOON, Start};
 use runtime::keeper::ask::ASK_BYTES_MAX;
 use rustix::process::Signal;
@@ -124,6 +126,38 @@ fn the_service_manager_is_told_ready_alive_reloading_and_stopping() {
     daemon.signal(Signal::TERM);
     hear("STOPPING=1");
     assert_eq!(daemon.wait().code(), Some(0));
+}
+
+#[test]
+fn a_claim_is_announced_in_the_terminal_with_the_commands_that_work_as_they_stand() {
+    let room = Room::new();
+    let daemon = Start::simulated(&room).set("device.name=kitchen").up();
+    // Every command that the terminal names is run as a person would: copied from there.
+    let copied = |line: &str| {
+        let ordered =
+            line.find("latchkeyd").map(|at| line[at..].split("   ").next().unwrap().to_owned()).expect("a command");
+        let programs = program("latchkeyd").parent().unwrap().to_owned();
+        let mut shell = command(&room, Path::new("/bin/sh"));
+        shell.args(["-c", &ordered]).env("PATH", format!("{}:/usr/bin:/bin", programs.display()));
+        shell.env_remove("LATCHKEY_STATE_DIR").env_remove("LATCHKEY_CONFIG_DIR");
+        run(shell).well()
+    };
+    let paired = copied(&daemon.out.await_line("nobody yet; to pair it"));
+    let link = paired.out.split_whitespace().find(|word| word.starts_with("http://")).expect("a link").to_owned();
+    room.latchkey(&["agent", "new", "helper@home.example.org"]).well();
+    let asked = room.latchkey(&["claim", &link, "--name", "kitchen", "--no-wait", "--json"]).well().json();
+    daemon.out.await_line("helper@home.example.org wants to own this device");
+    assert!(daemon.out.await_line("code ").contains(asked["code"].as_str().unwrap()));
+    copied(&daemon.out.await_line("approve "));
+    daemon.out.await_line("helper@home.example.org owns this device now");
+    room.latchkey(&["health", "kitchen"]).well();
+    // The same at the other side: the refusal names the command that mends it.
+    let refused = room
+        .latchkey(&["snapshot", "kitchen", "-o", "a.jpg"])
+        .refused(3, &["at the device run: latchkeyd grant camera"]);
+    let mend = refused.err.trim_end().rsplit_once("latchkeyd ").unwrap().1.to_owned();
+    room.latchkeyd(&mend.split(' ').collect::<Vec<_>>()).well();
+    room.latchkey(&["snapshot", "kitchen", "-o", "a.jpg"]).well();
 }
 
 /// Sends bytes to the command socket and gives the answer line, empty when there was none.

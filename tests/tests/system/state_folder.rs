@@ -148,6 +148,33 @@ fn a_second_daemon_on_the_same_folder_names_the_first_one_and_leaves_it_alone() 
 }
 
 #[test]
+fn records_are_read_while_they_are_written_without_an_error_or_a_lost_row() {
+    const CALLS: usize = 300;
+    let room = Room::new();
+    let daemon = Start::simulated(&room).up();
+    let (owner, line, keeper) = (Agent::default(), daemon.line(), daemon.keeper());
+    owner.own(&line, &keeper);
+    let before = keeper.last();
+    let writing = std::thread::spawn(move || {
+        for _ in 0..CALLS {
+            owner.call(&line, "device.health", json!({})).value();
+        }
+    });
+    let mut reads = 0;
+    while !writing.is_finished() || reads == 0 {
+        let receipts = room.latchkeyd(&["receipts", "--last", "500", "--json"]).well().json();
+        let numbers: Vec<_> =
+            receipts.as_array().unwrap().iter().map(|record| record["sequence"].as_u64().unwrap()).collect();
+        assert!(numbers.windows(2).all(|two| two[1] == two[0] + 1), "a row is missing: {numbers:?}");
+        room.latchkeyd(&["receipts", "--verify"]).well();
+        reads += 1;
+    }
+    writing.join().unwrap();
+    let calls = keeper.records(before).iter().filter(|record| short(record) == "call device.health ok").count();
+    assert_eq!(calls, CALLS);
+}
+
+#[test]
 fn loose_permissions_stop_the_start_and_the_mend_in_the_sentence_mends_them() {
     let rows: &[(&str, u32, &str)] = &[
         ("state", 0o755, "chmod 700"),
