@@ -143,7 +143,42 @@ impl Kind {
     }
 }
 
+impl Kind {
+    /// A stable word for scripts, beside the exit code.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Failed => "failed",
+            Self::Usage => "usage",
+            Self::Refused => "refused",
+            Self::Unreachable => "unreachable",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
 impl Failure {
+    /// The error code of PROTOCOL.md section 5: as the device signed it, or what it would have answered to what was not sent.
+    #[must_use]
+    pub fn code(&self) -> Option<ErrorCode> {
+        match self {
+            Self::Refused(refusal) => Some(refusal.error),
+            Self::OutcomeUnknown { .. } => Some(ErrorCode::UnknownOutcome),
+            Self::Undeclared { .. } => Some(ErrorCode::Unsupported),
+            Self::Arguments(_) | Self::TooLarge { .. } => Some(ErrorCode::InvalidArguments),
+            Self::NotActive => Some(ErrorCode::NotActive),
+            Self::Link(_)
+            | Self::Answer(_)
+            | Self::Value(_)
+            | Self::OtherActive { .. }
+            | Self::NotFound(_)
+            | Self::NoChange(_)
+            | Self::StillActive { .. }
+            | Self::Store(_)
+            | Self::Chance(_) => None,
+        }
+    }
+
     /// What a program should do about it.
     #[must_use]
     pub fn kind(&self) -> Kind {

@@ -31,7 +31,10 @@ Exit codes:
   2  wrong usage, or arguments outside what the device declares
   3  refused: not granted, not active, not approved in time, not the owner
   4  not reachable, or not in time
-  5  outcome unknown: the request was sent and nothing proves how it ended";
+  5  outcome unknown: the request was sent and nothing proves how it ended
+
+With --json a failure is a document too: {\"failed\", \"error\", \"message\"}; failed is failed, usage, refused, unreachable or
+unknown, and error is the device's error code or null.";
 
 /// Stands above the options that every command has.
 const GLOBAL: &str = "Options of all commands";

@@ -43,6 +43,7 @@ pub(crate) fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(problem) => {
             screen.error(&problem.sentence);
+            screen.failure(problem.kind.as_str(), problem.code, &problem.sentence);
             ExitCode::from(problem.kind.exit_code())
         }
     }

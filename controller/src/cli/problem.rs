@@ -4,6 +4,7 @@ use latchkey_controller::explain::{Attempt, explain};
 use latchkey_controller::folder::FolderError;
 use latchkey_controller::inventory::StoreError;
 use latchkey_controller::{ChanceError, Device, Failure, Kind};
+use wire::ErrorCode;
 use wire::text::{CapabilityName, visible};
 
 /// Why the program does not end with 0.
@@ -11,13 +12,15 @@ use wire::text::{CapabilityName, visible};
 pub(crate) struct Problem {
     pub(crate) kind: Kind,
     pub(crate) sentence: String,
+    /// The error code, where there is one.
+    pub(crate) code: Option<ErrorCode>,
     /// Whether it may be over in a moment: the device is away, or another process has the key.
     pub(crate) passing: bool,
 }
 
 impl Problem {
     pub(crate) fn new(kind: Kind, sentence: impl Into<String>) -> Self {
-        Self { kind, sentence: sentence.into(), passing: kind == Kind::Unreachable }
+        Self { kind, sentence: sentence.into(), code: None, passing: kind == Kind::Unreachable }
     }
 
     pub(crate) fn failed(sentence: impl Into<String>) -> Self {
@@ -50,7 +53,7 @@ impl Problem {
     }
 
     pub(crate) fn of(failure: &Failure, attempt: &Attempt<'_>) -> Self {
-        Self::new(failure.kind(), explain(failure, attempt))
+        Self { code: failure.code(), ..Self::new(failure.kind(), explain(failure, attempt)) }
     }
 }
 
@@ -78,7 +81,7 @@ impl From<FolderError> for Problem {
             | FolderError::Chance(_) => Kind::Failed,
         };
         let passing = matches!(error, FolderError::Locked { .. });
-        Self { kind, sentence: chain(&error), passing }
+        Self { kind, sentence: chain(&error), code: None, passing }
     }
 }
 

@@ -2,7 +2,8 @@
 
 use std::io::{IsTerminal as _, Write as _, stderr, stdout};
 
-use serde_json::Value;
+use serde_json::{Value, json};
+use wire::ErrorCode;
 use wire::text::visible;
 
 use super::outside;
@@ -53,6 +54,15 @@ impl Screen {
     pub(crate) fn error(self, sentence: &str) {
         let word = if self.colour { "\u{1b}[31merror:\u{1b}[0m" } else { "error:" };
         self.note(&format!("{word} {sentence}"));
+    }
+
+    /// The failure as a document, where documents are wanted.
+    pub(crate) fn failure(self, kind: &str, code: Option<ErrorCode>, sentence: &str) {
+        if self.json {
+            let code = code.map(ErrorCode::as_str);
+            // The exit code says it too, to whoever has closed stdout.
+            drop(self.json(&json!({"failed": kind, "error": code, "message": sentence})));
+        }
     }
 
     /// What a person must not overlook.
