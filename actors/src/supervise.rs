@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use handlers::{BootTime, Chance, Clock, Fault};
-use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SpawnErr, SupervisionEvent};
+use ractor::{Actor, ActorCell, ActorId, ActorProcessingErr, ActorRef, SpawnErr, SupervisionEvent};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -141,6 +141,8 @@ struct Life {
 pub(crate) struct Lives {
     ground: Ground,
     lives: Vec<Life>,
+    /// Children that died before the word of their start came, with the reason; that word is on its way.
+    early: Vec<(ActorId, String)>,
     stopping: bool,
 }
 
@@ -154,7 +156,7 @@ impl Actor for Supervisor {
         myself: ActorRef<Supervise>,
         (ground, children): Self::Arguments,
     ) -> Result<Lives, ActorProcessingErr> {
-        let mut lives = Lives { lives: Vec::new(), stopping: false, ground };
+        let mut lives = Lives { lives: Vec::new(), early: Vec::new(), stopping: false, ground };
         for child in children {
             lives.add(child, &myself);
         }
@@ -237,8 +239,6 @@ impl Lives {
         match result {
             Ok(cell) if stopping => cell.stop(None),
             Ok(cell) => {
-                // It may have died before this message came; then its death had no address yet, and is charged now.
-                let gone = matches!(cell.get_status(), ractor::ActorStatus::Stopping | ractor::ActorStatus::Stopped);
                 if life.started_before {
                     self.ground.board.restarted(&life.child.path);
                     info!(part = life.child.path, "started again");
@@ -247,8 +247,9 @@ impl Lives {
                     self.ground.board.state(&life.child.path, NodeState::Running, None);
                 }
                 life.cell = Some(cell.clone());
-                if gone {
-                    self.died(&cell, "ended at once".to_owned(), myself);
+                if let Some(at) = self.early.iter().position(|(id, _)| *id == cell.get_id()) {
+                    let (_, why) = self.early.swap_remove(at);
+                    self.died(&cell, why, myself);
                 }
             }
             Err(error) => self.charge(index, format!("does not start: {error}"), myself),
@@ -261,7 +262,10 @@ impl Lives {
             .iter_mut()
             .enumerate()
             .find(|(_, life)| life.cell.as_ref().is_some_and(|known| known.get_id() == cell.get_id()));
-        let Some((index, life)) = found else { return };
+        let Some((index, life)) = found else {
+            self.early.push((cell.get_id(), why));
+            return;
+        };
         life.cell = None;
         if self.stopping {
             self.ground.board.state(&life.child.path, NodeState::Stopped, None);

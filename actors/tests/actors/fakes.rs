@@ -203,8 +203,8 @@ impl Fake {
         let _inside = Inside(Arc::clone(&self));
         self.trace.note(format!("begin {}", self.declaration.name));
         let mut go = self.go.subscribe();
-        self.begun.send_modify(|times| *times += 1);
         let mood = self.mood.lock().unwrap().clone();
+        self.begun.send_modify(|times| *times += 1);
         let result = match mood {
             Mood::Work => Ok(self.effect()),
             Mood::Give(value) => {

@@ -44,7 +44,7 @@ pub(crate) enum Trouble {
 
 /// What the tests hold of a vault that has moved to the store's thread.
 pub(crate) struct Plan {
-    trouble: Mutex<Option<(Op, Trouble, u32)>>,
+    trouble: Mutex<Vec<(Op, Trouble, u32)>>,
     open: (Mutex<bool>, Condvar),
     /// Times trouble befell.
     pub(crate) befell: watch::Sender<u32>,
@@ -66,7 +66,7 @@ struct Copies {
 impl Plan {
     pub(crate) fn new(trace: &Arc<Trace>) -> Arc<Self> {
         Arc::new(Self {
-            trouble: Mutex::new(None),
+            trouble: Mutex::default(),
             open: (Mutex::new(true), Condvar::new()),
             befell: watch::Sender::new(0),
             dropped: watch::Sender::new(false),
@@ -85,12 +85,12 @@ impl Plan {
         if trouble == Trouble::Block {
             *self.open.0.lock().unwrap() = false;
         }
-        *self.trouble.lock().unwrap() = Some((op, trouble, times));
+        self.trouble.lock().unwrap().push((op, trouble, times));
     }
 
     /// No trouble any more; what was blocked goes on.
     pub(crate) fn clear(&self) {
-        *self.trouble.lock().unwrap() = None;
+        self.trouble.lock().unwrap().clear();
         *self.open.0.lock().unwrap() = true;
         self.open.1.notify_all();
     }
@@ -111,7 +111,7 @@ impl Plan {
             copies.make(op);
         }
         let mut planned = self.trouble.lock().unwrap();
-        let (_, trouble, left) = planned.as_mut().filter(|(at, _, left)| *at == op && *left > 0)?;
+        let (_, trouble, left) = planned.iter_mut().find(|(at, _, left)| *at == op && *left > 0)?;
         *left -= 1;
         let trouble = *trouble;
         drop(planned);
