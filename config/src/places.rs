@@ -26,7 +26,7 @@ pub struct Places {
     pub config_dir: PathBuf,
     /// Holds the device's key and journal.
     pub state_dir: PathBuf,
-    /// Whether somebody named the settings folder; a named folder that does not exist is an error, a default one is not.
+    /// Whether somebody named the settings folder; if it does not exist, [`Places::advice`] says so.
     pub config_named: bool,
 }
 
@@ -59,6 +59,17 @@ impl Places {
             None => xdg("XDG_STATE_HOME", ".local/state")?,
         };
         Ok(Self { config_dir, state_dir, config_named: named })
+    }
+
+    /// What to tell somebody who named a settings folder that does not exist. The defaults turn nothing on, so a device starts
+    /// with them all the same.
+    pub fn advice(&self) -> Option<String> {
+        let folder = self.config_dir.display();
+        (self.config_named && !self.config_dir.exists()).then(|| {
+            format!(
+                "there is no settings folder {folder}, so the defaults hold; make it and a settings file with: latchkeyd --config-dir {folder} config init"
+            )
+        })
     }
 
     /// The settings file.

@@ -60,6 +60,9 @@ pub fn run(cli: &Cli, simulate: bool, mut world: World) -> Result<(), Problem> {
     let places = world.places(cli)?;
     let settings = Settings::load(&places, &cli.sets, world.variables()).map_err(|error| of(&error))?;
     log(&settings, &world)?;
+    if let Some(advice) = places.advice() {
+        tracing::warn!("{advice}");
+    }
     safe::ensure_private_dir(&places.state_dir).map_err(|error| of(&error))?;
     let lock = StateLock::take(&places.state_dir).map_err(|error| of(&error))?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);

@@ -161,12 +161,6 @@ pub enum SettingsError {
     /// Neither `HOME` nor the XDG variables are set.
     #[error("no home folder is known (HOME is not set); name the folders with --config-dir and --state-dir")]
     NoHome,
-    /// A settings folder that somebody named does not exist.
-    #[error("{}: there is no such settings folder; make it and a settings file with: latchkeyd --config-dir {} config init", path.display(), path.display())]
-    NoFolder {
-        /// The folder.
-        path: PathBuf,
-    },
     /// The file that the running program started with is gone.
     #[error("{}: the settings file is gone; put it back, or restart to run without it", path.display())]
     Gone {
@@ -355,7 +349,6 @@ impl Settings {
 fn read_file(places: &Places) -> Result<Option<Vec<u8>>, SettingsError> {
     match safe::check_not_writable(&places.config_dir) {
         Ok(()) => {}
-        Err(SafeError::Missing { path }) if places.config_named => return Err(SettingsError::NoFolder { path }),
         Err(SafeError::Missing { .. }) => return Ok(None),
         Err(error) => return Err(SettingsError::Unsafe(error)),
     }

@@ -166,13 +166,15 @@ fn a_byte_order_mark_and_windows_line_ends_are_taken_and_still_counted_right() {
 }
 
 #[test]
-fn a_named_folder_must_exist_and_a_default_one_need_not() {
+fn without_a_folder_the_defaults_hold_and_whoever_named_it_is_told() {
     let (folder, mut places) = room(None);
+    assert_eq!(places.advice(), None);
+    let defaults = Settings::load(&places, &[], std::iter::empty()).unwrap();
     places.config_dir = folder.path().join("none");
-    let missing = Settings::load(&places, &[], std::iter::empty()).unwrap_err();
-    assert!(matches!(missing, SettingsError::NoFolder { .. }), "{missing}");
+    assert_eq!(Settings::load(&places, &[], std::iter::empty()).unwrap(), defaults);
+    assert!(places.advice().unwrap().contains("config init"));
     places.config_named = false;
-    Settings::load(&places, &[], std::iter::empty()).unwrap();
+    assert_eq!(places.advice(), None);
 }
 
 #[test]
