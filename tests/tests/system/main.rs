@@ -12,6 +12,7 @@ mod bad_clients;
 mod bad_requests;
 mod browser;
 mod crashes;
+mod docs;
 mod leftovers;
 mod one_effect;
 mod ownership;
