@@ -7,7 +7,7 @@ use clap::Parser;
 use handlers::{Clock, SystemClock};
 use jiff::tz::TimeZone;
 use latchkey_runtime::boot;
-use latchkey_runtime::cli::args::{Cli, Order};
+use latchkey_runtime::cli::args::{Cli, Order, settings_first};
 use latchkey_runtime::cli::{self, World};
 
 /// A signed call is a few dozen small allocations on several threads; glibc's allocator took a sixth of its time (`make bench`).
@@ -15,7 +15,8 @@ use latchkey_runtime::cli::{self, World};
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    #[expect(clippy::disallowed_methods, reason = "arguments are read here, once")]
+    let cli = Cli::parse_from(settings_first(std::env::args_os()));
     let world = world();
     let colour = world.colour;
     let ended = match &cli.order {

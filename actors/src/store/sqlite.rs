@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, params};
+use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, ffi, params};
 use wire::{Id, PublicKey, Record, RecordHash};
 
 use super::{Durable, Head, OpenRow, OutcomeRow, Row, Vault, VaultError, schema};
@@ -397,8 +397,11 @@ impl Vault for SqliteVault {
 
 impl From<rusqlite::Error> for VaultError {
     fn from(error: rusqlite::Error) -> Self {
+        // A new write-ahead log needs a shared index beside it, and no room for that has a code of its own.
+        let no_index = error.sqlite_error().is_some_and(|error| error.extended_code == ffi::SQLITE_IOERR_SHMSIZE);
         match error.sqlite_error_code() {
             Some(ErrorCode::DiskFull) => Self::Full,
+            _ if no_index => Self::Full,
             Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Self::Damaged(error.to_string()),
             _ => Self::Database(error.to_string()),
         }

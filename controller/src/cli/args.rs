@@ -300,7 +300,7 @@ pub(crate) struct Transfer {
     #[arg(long, value_name = "AGENT")]
     pub(crate) to: String,
     /// The new owner's public key
-    #[arg(long, value_name = "KEY")]
+    #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
     pub(crate) key: String,
     /// Do not wait for the keeper
     #[arg(long)]

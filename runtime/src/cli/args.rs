@@ -1,5 +1,6 @@
 //! What `latchkeyd` can be told.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
@@ -43,6 +44,32 @@ pub struct Cli {
     /// What to do
     #[command(subcommand)]
     pub order: Order,
+}
+
+/// The arguments with every `--set` in front of the command, in their order: clap would take only those behind a command where
+/// some stand before it, and drop the others without a word.
+#[must_use]
+pub fn settings_first(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    let mut arguments = arguments.into_iter();
+    let mut first: Vec<OsString> = arguments.next().into_iter().collect();
+    let mut rest = Vec::new();
+    while let Some(argument) = arguments.next() {
+        if argument == "--" {
+            rest.push(argument);
+            break;
+        }
+        if argument == "--set" {
+            first.push(argument);
+            first.extend(arguments.next());
+        } else if argument.as_encoded_bytes().starts_with(b"--set=") {
+            first.push(argument);
+        } else {
+            rest.push(argument);
+        }
+    }
+    first.extend(rest);
+    first.extend(arguments);
+    first
 }
 
 /// One command.
@@ -151,7 +178,7 @@ pub enum Order {
         /// The exported file
         file: PathBuf,
         /// The key of the device that must have signed it; latchkeyd key prints it
-        #[arg(long, value_name = "KEY")]
+        #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
         key: Option<String>,
         /// How it prints
         #[command(flatten)]

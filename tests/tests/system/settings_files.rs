@@ -171,6 +171,17 @@ fn the_environment_and_set_win_over_the_file_and_name_themselves_when_wrong() {
 }
 
 #[test]
+fn settings_before_the_command_and_behind_it_all_count_and_the_last_one_wins() {
+    let room = Room::new();
+    let show = |arguments: &[&str]| room.latchkeyd(arguments).well().json();
+    let before_and_behind = ["--set", "device.name=hall", "config", "show", "--set", "limits.rate_burst=7", "--json"];
+    let shown = show(&before_and_behind);
+    assert_eq!((&shown["device"]["name"], &shown["limits"]["rate_burst"]), (&"hall".into(), &7.into()));
+    let twice = show(&["--set=device.name=hall", "config", "show", "--json", "--set=device.name=loft"]);
+    assert_eq!(twice["device"]["name"], "loft");
+}
+
+#[test]
 fn config_init_writes_a_file_once_that_check_accepts() {
     let room = Room::new();
     room.latchkeyd(&["config", "init"]).well();

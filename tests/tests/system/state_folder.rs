@@ -420,7 +420,7 @@ fn on_a_full_disk_nothing_is_done_health_says_so_and_work_goes_on_when_there_is_
     assert_eq!(daemon.stop(), 0);
     disk.fill();
     if let Some(ended) = Start::simulated(&room).spawned_or_ended() {
-        let ended = ended.refused(1, &["disk"]);
+        let ended = ended.refused(1, &["the disk is full"]);
         assert_eq!(ended.err.trim_end().lines().count(), 1, "{ended:?}");
     }
     disk.free();

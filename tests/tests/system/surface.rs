@@ -9,6 +9,7 @@ use std::path::Path;
 use latchkey_tests::programs::{command, program, run, run_with};
 use latchkey_tests::{Daemon, Ended, Room, Start};
 use serde_json::{Value, json};
+use wire::Signer as _;
 
 const AGENT: &str = "helper@home.example.org";
 
@@ -481,6 +482,25 @@ fn every_flipped_dropped_moved_or_cut_record_of_an_export_is_noticed() {
     noticed("the end is cut", &whole[..whole.len() - 1]);
     noticed("the head is cut", &records[..count].concat());
     noticed("something follows", &[whole.as_slice(), &[0]].concat());
+}
+
+/// One in sixty-four keys begins with a dash, and is a value all the same.
+#[test]
+fn a_key_that_begins_with_a_dash_is_taken_wherever_a_key_is_named() {
+    let dashed = || {
+        let seeds = std::iter::repeat_with(latchkey_tests::agent::random::<32>);
+        let mut seeds = seeds.map(|seed| (seed, wire::SecretKey::from_seed(&seed).public().to_string()));
+        seeds.find(|(_, key)| key.starts_with('-')).unwrap()
+    };
+    let room = Room::new();
+    let (seed, key) = dashed();
+    room.place_key(&seed);
+    let _daemon = claimed(&room, &[]);
+    room.latchkeyd(&["receipts", "--export", "kitchen.receipts"]).well();
+    room.latchkeyd(&["verify-export", "kitchen.receipts", "--key", &key]).well();
+    let (_, heir) = dashed();
+    let words = ["transfer", "kitchen", "--to", "heir@home.example.org", "--key", &heir, "--no-wait", "--json"];
+    assert_eq!(room.latchkey(&words).well().json()["state"], json!("pending"));
 }
 
 /// The records of an export, and what closes it. Each record is a map of 13 members: one starts where one ends.
