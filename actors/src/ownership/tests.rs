@@ -181,3 +181,38 @@ fn a_reboot_does_not_shorten_a_pause_that_had_doubled() {
     assert!(release(&mut durable, id(3), &now(5 + 2 * REFUSED_PAUSE_MS - 1)).is_err());
     assert!(release(&mut durable, id(3), &now(5 + 2 * REFUSED_PAUSE_MS)).unwrap().new);
 }
+
+#[test]
+fn a_new_owner_does_not_pay_for_the_refusals_of_the_former_one() {
+    let refused_once = || {
+        let mut durable = owned();
+        release(&mut durable, id(1), &now(0)).unwrap();
+        refuse(&mut durable, &id(1), &now(0)).unwrap();
+        durable
+    };
+    let mut released = refused_once();
+    release_here(&mut released, &now(1)).unwrap();
+    released.owner = Some(owner_row(2));
+    let mut handed_on = refused_once();
+    transfer(&mut handed_on, &key(99), id(2), (agent(), key(2)), salt(), &now(REFUSED_PAUSE_MS)).unwrap();
+    approve(&mut handed_on, &id(2), &now(REFUSED_PAUSE_MS)).unwrap();
+    for (durable, at) in [(&mut released, 2), (&mut handed_on, REFUSED_PAUSE_MS + 1)] {
+        assert!(release(durable, id(3), &now(at)).unwrap().new);
+        refuse(durable, &id(3), &now(at)).unwrap();
+        assert!(release(durable, id(4), &now(at + REFUSED_PAUSE_MS - 1)).is_err());
+        assert!(release(durable, id(4), &now(at + REFUSED_PAUSE_MS)).unwrap().new, "the pause begins at its shortest");
+    }
+}
+
+#[test]
+fn only_so_many_decided_changes_are_kept_and_a_decided_id_asks_anew() {
+    let mut durable = free();
+    for round in 0..=100 {
+        claim_by(&mut durable, 1, round, 0).unwrap();
+        refuse(&mut durable, &id(round), &now(0)).unwrap();
+        expire(&mut durable, &now(0));
+    }
+    assert_eq!((durable.changes.len(), durable.changes[0].id), (DECIDED_MAX, id(101 - 64)));
+    assert!(claim_by(&mut durable, 1, 100, 0).unwrap().new);
+    assert_eq!(durable.changes.iter().filter(|change| change.id == id(100)).count(), 1);
+}

@@ -164,6 +164,12 @@ impl Rig {
         assert!(matches!(reply, Reply::Granted { .. }), "{reply:?}");
     }
 
+    /// What cannot be written does not happen.
+    pub(crate) async fn grant_is_refused(&self) {
+        let reply = self.keeper(Command::Grant { name: "display.text".to_owned() }).await;
+        assert!(matches!(reply, Reply::Failed { .. }), "{reply:?}");
+    }
+
     pub(crate) async fn revoke(&self, name: &str) {
         let reply = self.keeper(Command::Revoke { name: name.to_owned() }).await;
         assert!(matches!(reply, Reply::Granted { .. }), "{reply:?}");

@@ -1,11 +1,14 @@
 //! Whose the device is: claims, transfers and releases from the request to `change.status` a day later (PROTOCOL.md section 7,
 //! CASES G6, K3).
 
+use futures_util::future::poll_immediate;
 use latchkey_actors::{Command, FailCode, Reply};
 use wire::{ClaimCode, ErrorCode, Id, OwnerRequest, Salt};
 
-use crate::clients::{Told, agent, error, health, public, show, value, word};
+use crate::clients::{Told, activate, agent, error, health, public, show, value, word};
+use crate::fakes::reaches;
 use crate::rig::{Rig, Setup, secret};
+use crate::trap::{Op, Trouble};
 
 const MINUTE_MS: u64 = 60 * 1_000;
 const DAY_MS: u64 = 24 * 60 * MINUTE_MS;
@@ -223,6 +226,34 @@ async fn a_claim_that_waits_survives_a_restart_and_expires_by_the_boot_clock() {
         assert_eq!(status_of(&rig, 1, id).await, after);
         let whats: Vec<_> = rig.receipts().await.into_iter().filter_map(|line| line.what).collect();
         assert_eq!(whats.iter().filter(|what| **what == format!("claim.{after}")).count(), 1, "{whats:?}");
+        rig.down().await;
+    }
+}
+
+/// The state actor is held up by the disk while three things wait for it: the approval of a transfer, and requests of the owner
+/// who is about to be none.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_former_owner_asked_just_before_is_not_asked_of_the_new_one() {
+    let requests = [OwnerRequest::Release, transfer(3), activate(60_000), OwnerRequest::Deactivate];
+    for request in requests {
+        let rig = Rig::disk().await.ready().await;
+        let id = rig.id();
+        value(rig.ask_under(id, transfer(2)).await);
+        rig.plan.set_times(Op::Commit, Trouble::Block, 1);
+        let mut held = Box::pin(rig.keeper(Command::Revoke { name: "camera".to_owned() }));
+        assert!(poll_immediate(held.as_mut()).await.is_none());
+        reaches(&rig.plan.befell, 1, "the disk holds the state actor up").await;
+        let mut approval = Box::pin(rig.keeper(Command::Approve { which: id.to_string() }));
+        assert!(poll_immediate(approval.as_mut()).await.is_none());
+        let mut late = Box::pin(rig.ask(request.clone()));
+        assert!(poll_immediate(late.as_mut()).await.is_none(), "admitted, and waiting");
+        rig.plan.clear();
+        assert!(matches!(held.await, Reply::Granted { changed: true, .. }));
+        assert!(matches!(approval.await, Reply::Decided { .. }));
+        assert_eq!(word(&late.await), "not_allowed");
+        let status = rig.status().await;
+        assert_eq!((status.owner.unwrap().key, status.waiting, status.active_until), (public(2).to_string(), 0, None));
+        assert_eq!(word(&rig.ask_as(&secret(2), request).await), "ok", "the new owner may ask the same");
         rig.down().await;
     }
 }

@@ -95,6 +95,7 @@ impl Fakes {
 pub(crate) struct Rig {
     pub(crate) house: House,
     pub(crate) plan: Arc<Plan>,
+    pub(crate) census: Arc<HouseCensus>,
     pub(crate) fakes: Arc<Fakes>,
     pub(crate) folder: Option<PathBuf>,
     pub(crate) notices: Vec<String>,
@@ -167,6 +168,7 @@ impl Rig {
         start: u64,
         kept: Option<Arc<TempDir>>,
     ) -> Result<Self, String> {
+        let census = HouseCensus::new();
         let parts = Parts {
             signer: Arc::new(device()),
             name: "kitchen".to_owned(),
@@ -175,7 +177,7 @@ impl Rig {
             clock: Arc::clone(&fakes.clock) as _,
             chance: Counting::new(start) as _,
             boot_id: setup.boot_id.to_owned(),
-            census: HouseCensus::new(),
+            census: Arc::clone(&census),
             vault: Box::new(Trap { inner: vault, plan: Arc::clone(&plan) }),
             notices: notices.clone(),
             sign: Sign::new(vec![Arc::new(Carrier(Arc::clone(&fakes.sign)))], Arc::clone(&fakes.clock) as _),
@@ -185,7 +187,7 @@ impl Rig {
         };
         let house = House::grow(parts).await.map_err(|error| error.to_string())?;
         let ids = AtomicU64::new(start << 32);
-        Ok(Self { house, plan, fakes, folder: setup.folder, notices, ids, start, _kept: kept })
+        Ok(Self { house, plan, census, fakes, folder: setup.folder, notices, ids, start, _kept: kept })
     }
 
     /// Ends the house and grows another on the same folder and outside, as a restart of the program would.

@@ -173,3 +173,46 @@ async fn without_a_store_health_answers_and_nothing_else() {
     assert_eq!((rig.text.effects(), rig.camera.effects()), (1, 0));
     rig.down().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_a_state_actor_health_answers_and_nothing_else() {
+    let rig = Rig::new().await.ready().await;
+    // It dies in doubt, and no successor can read what holds.
+    rig.plan.set(Op::Durable, Trouble::Full);
+    rig.plan.set_times(Op::Commit, Trouble::Panic, 1);
+    let told = rig.keeper(Command::Revoke { name: "camera".to_owned() }).await;
+    assert!(
+        matches!(&told, Reply::Failed { code: FailCode::Storage, message } if message.contains("latchkeyd status")),
+        "{told:?}"
+    );
+    assert!(rig.status().await.grants_on.is_empty(), "in doubt nothing is granted");
+    rig.becomes("state", NodeState::Unavailable).await;
+    for request in [show("x"), snapshot(), OwnerRequest::Release] {
+        assert_ne!(word(&rig.ask(request).await), "ok");
+    }
+    assert_eq!(word(&rig.ask(health()).await), "ok");
+    assert_eq!((rig.text.begun(), rig.camera.begun()), (0, 0));
+    let told = rig.keeper(Command::Grants).await;
+    assert!(matches!(told, Reply::Grants { .. }));
+    rig.down().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_census_says_how_parts_stand_and_whether_records_can_be_written() {
+    use handlers::Census as _;
+    let before = |fakes: &crate::rig::Fakes| fakes.camera.make(Making::Panics);
+    let rig = Rig::with(Setup { before, ..Setup::default() }).await;
+    rig.own(1).await;
+    rig.becomes("capabilities/camera.snapshot", NodeState::Unavailable).await;
+    rig.clock.pass(1_000);
+    let report = rig.census.report();
+    let at = |path: &str| serde_json::to_value(&report).unwrap().pointer(path).unwrap().clone();
+    assert_eq!(at("/capabilities/camera.snapshot"), "unavailable");
+    assert_eq!(at("/capabilities/custom.test.lamp"), "ready");
+    assert_eq!((at("/sign"), at("/journal/writable")), ("fake".into(), true.into()));
+    rig.plan.set(Op::Append, Trouble::Full);
+    rig.grant_is_refused().await;
+    rig.clock.pass(1_000);
+    assert_eq!(serde_json::to_value(rig.census.report()).unwrap().pointer("/journal/writable").unwrap(), false);
+    rig.down().await;
+}
