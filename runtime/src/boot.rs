@@ -67,7 +67,7 @@ pub fn run(cli: &Cli, simulate: bool, mut world: World) -> Result<(), Problem> {
     let lock = StateLock::take(&places.state_dir).map_err(|error| of(&error))?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let chance: Arc<dyn Chance> = Arc::new(SystemChance);
-    let (signer, first) = key::read_or_make(&places.state_dir, chance.as_ref())?;
+    let (signer, first) = key::read_or_make(&places.state_dir, chance.as_ref()).map_err(|error| Problem::of(&error))?;
     let opened = SqliteVault::open(&places.state_dir, signer.public(), clock.wall_ms()).map_err(|error| of(&error))?;
 
     let style = Style { zone: world.zone.clone(), colour: world.colour, program: program(cli, &world) };

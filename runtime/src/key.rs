@@ -24,7 +24,7 @@ const KEY_BYTES_MAX: usize = 128;
 #[derive(Debug, thiserror::Error)]
 pub enum KeyFileError {
     /// No device lives here.
-    #[error("there is no device in {} yet; make it with: latchkeyd run", state_dir.display())]
+    #[error("there is no device in {} yet", state_dir.display())]
     NoDevice {
         /// The state folder.
         state_dir: PathBuf,

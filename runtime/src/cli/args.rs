@@ -5,6 +5,9 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
+/// Stands above the options that every command has, so that a command's own come first.
+const GLOBAL: &str = "Options of all commands";
+
 /// The whole command line.
 #[derive(Debug, Clone, PartialEq, Eq, Parser)]
 #[command(
@@ -20,25 +23,25 @@ use clap::{Parser, Subcommand};
         latchkeyd approve 482913      let the agent that shows this code own the device\n  \
         latchkeyd grant camera        allow it to take pictures\n  \
         latchkeyd receipts            see what it did\n\n\
-        Exit codes: 0 done, 1 failed, 2 usage, 3 refused, 4 latchkeyd is not running.",
+        Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused, 4 latchkeyd is not running.",
     subcommand_required = true,
     arg_required_else_help = true
 )]
 pub struct Cli {
     /// Folder of the settings file latchkey.toml [also: LATCHKEY_CONFIG_DIR]
-    #[arg(long, value_name = "DIR", global = true)]
+    #[arg(long, value_name = "DIR", global = true, help_heading = GLOBAL)]
     pub config_dir: Option<PathBuf>,
 
     /// Folder of the device's key, state and records [also: LATCHKEY_STATE_DIR]
-    #[arg(long, value_name = "DIR", global = true)]
+    #[arg(long, value_name = "DIR", global = true, help_heading = GLOBAL)]
     pub state_dir: Option<PathBuf>,
 
     /// Use the system's folders, /etc/latchkey and /var/lib/latchkey
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = GLOBAL)]
     pub system: bool,
 
-    /// Set one setting for this call, before all files; may be repeated
-    #[arg(long = "set", value_name = "KEY=VALUE", global = true)]
+    /// Set one setting for this call, over file and environment; may be repeated
+    #[arg(long = "set", value_name = "KEY=VALUE", global = true, help_heading = GLOBAL)]
     pub sets: Vec<String>,
 
     /// What to do
@@ -126,7 +129,7 @@ pub enum Order {
     /// List what the owner may use, and what not
     Grants(Output),
 
-    /// Allow the owner to use something
+    /// Turn a grant on: the owner may use what it covers
     #[command(after_help = "Examples:\n  latchkeyd grant camera\n  latchkeyd grant display.text")]
     Grant {
         /// A grant or a capability, such as camera or display.text
@@ -136,7 +139,7 @@ pub enum Order {
         output: Output,
     },
 
-    /// Allow it no more; what runs is stopped
+    /// Turn a grant off; what runs under it is stopped
     #[command(after_help = "Example:\n  latchkeyd revoke camera")]
     Revoke {
         /// A grant or a capability, such as camera or display.text
@@ -198,7 +201,7 @@ pub enum Order {
         output: Output,
     },
 
-    /// End the owner's present use of the device
+    /// End the owner's present use of the device; grants stay as they are
     Deactivate(Output),
 
     /// Try a capability again that was given up

@@ -15,11 +15,10 @@ use super::args::{Cli, Order, Output};
 use super::print::{self, Style};
 use super::problem::{Ended, Problem};
 use super::settings;
-use super::talk::Answers;
+use super::talk::{Answers, device_key};
 use super::world::{World, program};
 use crate::device::VERSION;
 use crate::keeper::ask::{Ask, Talk, TalkError, Told};
-use crate::key;
 
 /// Records asked for at once.
 const PAGE: u32 = 500;
@@ -73,7 +72,7 @@ struct Desk<'a> {
 
 impl Desk<'_> {
     fn anyone(&self) -> Result<Answers, Problem> {
-        Answers::anyone(&self.places, self.world.now_ms)
+        Answers::anyone(&self.places, &self.style.program, self.world.now_ms)
     }
 
     /// For what only a running daemon can do; says how this device's one is started.
@@ -336,7 +335,7 @@ impl Desk<'_> {
     }
 
     fn key(&mut self, output: Output) -> Result<(), Problem> {
-        let key = key::read(&self.places.state_dir)?;
+        let key = device_key(&self.places.state_dir, &self.style.program)?;
         let (key, fingerprint) = (key.public().to_string(), key.public().fingerprint());
         if output.json {
             self.world.print_json(&json!({ "key": key, "fingerprint": fingerprint }));
@@ -350,7 +349,8 @@ impl Desk<'_> {
 fn check_export(file: &Path, key: Option<&str>, output: Output, world: &mut World) -> Result<(), Problem> {
     let device: Option<PublicKey> = match key {
         Some(key) => Some(key.parse().map_err(|_damaged| {
-            Problem::new(Ended::Usage, "--key takes a device key of 43 characters; latchkeyd key prints it")
+            let sentence = "--key takes the key of a device, 43 characters, not its fingerprint; at the device, latchkeyd key prints it";
+            Problem::new(Ended::Usage, sentence)
         })?),
         None => None,
     };
@@ -380,10 +380,4 @@ fn check_export(file: &Path, key: Option<&str>, output: Output, world: &mut Worl
         world.print("To be sure which device that is, compare its key, or say --key.");
     }
     Ok(())
-}
-
-impl From<key::KeyFileError> for Problem {
-    fn from(error: key::KeyFileError) -> Self {
-        Self::of(&error)
-    }
 }

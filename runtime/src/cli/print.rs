@@ -194,9 +194,10 @@ pub fn claims(style: &Style, claims: &[Waiting]) -> String {
 pub fn waiting(style: &Style, change: &Waiting) -> String {
     let agent = visible(&change.agent);
     let what = match change.kind.as_str() {
+        "claim" => format!("{agent} wants to own this device."),
         "transfer" => format!("The owner wants to hand this device to {agent}."),
         "release" => format!("{agent} wants to give this device back."),
-        _ => format!("{agent} wants to own this device."),
+        other => format!("{agent} asks for a {} of this device.", visible(other)),
     };
     let which = if change.code.is_empty() { visible(&change.id) } else { visible(&change.code).replace(' ', "") };
     let mut text = format!("{}\n", style.shade(Shade::Bold, &what));

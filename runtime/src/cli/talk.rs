@@ -4,11 +4,11 @@ use std::path::Path;
 
 use actors::{Command, FailCode, Reader, Reply};
 use config::Places;
-use wire::Signer;
+use wire::{SecretKey, Signer};
 
 use super::problem::Problem;
 use crate::keeper::ask::{Address, Ask, Talk, TalkError, Told};
-use crate::key;
+use crate::key::{self, KeyFileError};
 
 /// Whoever answers.
 pub(crate) enum Answers {
@@ -19,20 +19,20 @@ pub(crate) enum Answers {
 }
 
 impl Answers {
-    /// The daemon if it runs, else the state folder.
-    pub(crate) fn anyone(places: &Places, now_ms: u64) -> Result<Self, Problem> {
+    /// The daemon if it runs, else the state folder. `program` is `latchkeyd` with the flags that reach this device.
+    pub(crate) fn anyone(places: &Places, program: &str, now_ms: u64) -> Result<Self, Problem> {
         match Talk::connect(&places.state_dir) {
             Ok(talk) => Ok(Self::Daemon(talk)),
-            Err(TalkError::NotRunning { .. }) => Self::folder(&places.state_dir, now_ms),
+            Err(TalkError::NotRunning { .. }) => Self::folder(&places.state_dir, program, now_ms),
             Err(error) => Err(error.into()),
         }
     }
 
-    fn folder(state_dir: &Path, now_ms: u64) -> Result<Self, Problem> {
-        let signer = key::read(state_dir)?;
+    fn folder(state_dir: &Path, program: &str, now_ms: u64) -> Result<Self, Problem> {
+        let signer = device_key(state_dir, program)?;
         let opened = Reader::open(state_dir, signer.public()).map_err(|error| Problem::of(&error))?;
         let reader = opened.ok_or_else(|| {
-            Problem::failed("this device has no state yet; it comes with the first start: latchkeyd run")
+            Problem::failed(format!("this device has no state yet; it comes with the first start: {program} run"))
         })?;
         Ok(Self::Folder { reader: Box::new(reader), signer: Box::new(signer), now_ms })
     }
@@ -76,4 +76,12 @@ impl Answers {
             Self::Folder { .. } => Ok(None),
         }
     }
+}
+
+/// The key of the device in `state_dir`; where there is none, the sentence says how one is made there.
+pub(crate) fn device_key(state_dir: &Path, program: &str) -> Result<SecretKey, Problem> {
+    key::read(state_dir).map_err(|error| match &error {
+        KeyFileError::NoDevice { .. } => Problem::failed(format!("{error}; make one with: {program} run")),
+        KeyFileError::Lost { .. } | KeyFileError::Damaged { .. } | KeyFileError::Safe(_) => Problem::of(&error),
+    })
 }

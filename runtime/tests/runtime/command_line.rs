@@ -170,8 +170,8 @@ fn without_a_daemon_commands_read_or_say_how_to_start_one() {
     let rows = [
         ("grant camera", Ended::Unreachable, "start it with: latchkeyd --state-dir "),
         ("receipts --follow", Ended::Unreachable, "start it with: latchkeyd --state-dir "),
-        ("status", Ended::Failed, "make it with: latchkeyd run"),
-        ("key", Ended::Failed, "make it with: latchkeyd run"),
+        ("status", Ended::Failed, "make one with: latchkeyd --state-dir "),
+        ("key", Ended::Failed, "make one with: latchkeyd --state-dir "),
     ];
     for (command, ended, words) in rows {
         let (got, said) = run(&format!("latchkeyd --state-dir {state_dir} {command}"), None);
