@@ -35,8 +35,12 @@ use wire::envelope::ENVELOPE_BYTES_MAX;
 use crate::door::{Door, Peer};
 use crate::rules::{self, HostNames};
 
-/// Bodies in flight from other machines, and as many again from this one: eleven of the largest, or thousands of common ones.
+/// Bodies in flight from other machines, and as many again from this one.
 pub const BODIES_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// A body up to here never waits: each connection has so much of its own, set aside beforehand. Everything but a picture for the
+/// display fits, so that no number of large bodies that stall keeps a claim, a cancel or a snapshot from being read.
+const OWN_BYTES: usize = 8 * 1024;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
@@ -72,9 +76,9 @@ impl Service for Direct {
     fn start(&self, house: House, stop: CancellationToken) -> BoxFuture<'static, Result<(), Fault>> {
         let direct = self.clone();
         async move {
-            let body = direct.door.limits().body;
-            let outside = routes(house.clone(), body);
-            let loopback = routes(house, body);
+            let limits = direct.door.limits();
+            let outside = routes(house.clone(), limits.body, limits.connections_max);
+            let loopback = routes(house, limits.body, limits.loopback_max);
             let make = |peer: Peer| Gate {
                 routes: TowerToHyperService::new(if peer.loopback { loopback.clone() } else { outside.clone() }),
                 names: direct.names.clone(),
@@ -87,8 +91,11 @@ impl Service for Direct {
     }
 }
 
-fn routes(house: House, body: Duration) -> Router {
-    let desk = Arc::new(Desk { house, body, in_flight: Semaphore::new(BODIES_BYTES_MAX) });
+fn routes(house: House, body: Duration, connections_max: usize) -> Router {
+    let set_aside = connections_max.saturating_mul(OWN_BYTES);
+    // One large body passes at any rate.
+    let shared = BODIES_BYTES_MAX.saturating_sub(set_aside).max(ENVELOPE_BYTES_MAX);
+    let desk = Arc::new(Desk { house, body, in_flight: Semaphore::new(shared) });
     Router::new()
         .route("/v1/challenge", get(challenge).head(method_not_allowed))
         .route("/v1/request", post(request))
@@ -129,6 +136,7 @@ struct PeerAddress(SocketAddr);
 struct Desk {
     house: House,
     body: Duration,
+    /// What bodies beyond [`OWN_BYTES`] may take together.
     in_flight: Semaphore,
 }
 
@@ -179,8 +187,11 @@ impl Desk {
         timeout(self.body, self.gather(body)).await.unwrap_or(Err(Unread::TooSlow))
     }
 
-    /// Memory is counted as bytes arrive, so that an announced length alone takes nothing from others.
+    /// An announced length alone takes nothing from others. Once a body has outgrown what is its connection's own, it takes its whole
+    /// length at once: bodies that took it in pieces could all wait for one another.
     async fn gather(&self, mut body: Body) -> Result<(Bytes, Option<SemaphorePermit<'_>>), Unread> {
+        let announced = body.size_hint().upper().and_then(|bytes| usize::try_from(bytes).ok());
+        let whole_bytes = announced.unwrap_or(ENVELOPE_BYTES_MAX).min(ENVELOPE_BYTES_MAX);
         let mut first = Bytes::new();
         let mut whole = BytesMut::new();
         let mut held: Option<SemaphorePermit<'_>> = None;
@@ -190,11 +201,9 @@ impl Desk {
             if total > ENVELOPE_BYTES_MAX {
                 return Err(Unread::TooLarge);
             }
-            let bytes = u32::try_from(data.len()).map_err(|_too_many| Unread::TooLarge)?;
-            let more = self.in_flight.acquire_many(bytes).await.map_err(|_closed| Unread::Broken)?;
-            match &mut held {
-                None => held = Some(more),
-                Some(held) => held.merge(more),
+            if held.is_none() && total > OWN_BYTES {
+                let bytes = u32::try_from(whole_bytes).map_err(|_too_many| Unread::TooLarge)?;
+                held = Some(self.in_flight.acquire_many(bytes).await.map_err(|_closed| Unread::Broken)?);
             }
             if first.is_empty() && whole.is_empty() {
                 first = data;

@@ -157,6 +157,62 @@ async fn slow_clients_are_cut_off_and_prompt_ones_are_served_meanwhile() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn large_bodies_that_stall_keep_nobody_elses_small_body_from_being_read() {
+    let bench = Bench::start(Wish::default()).await;
+    let head = |length: usize| {
+        format!(
+            "POST /v1/request HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
+        )
+    };
+    let sixteen = " ".repeat(16 * 1024);
+    let mut stalled = Vec::new();
+    for _ in 0..16 {
+        let mut stream = TcpStream::connect(bench.direct()).await.unwrap();
+        stream.write_all(head(ENVELOPE_BYTES_MAX).as_bytes()).await.unwrap();
+        // All but the last 16 KiB, or as much as the device takes: it does not read what it has no memory for.
+        let pour = async {
+            for _ in 0..ENVELOPE_BYTES_MAX / sixteen.len() - 1 {
+                stream.write_all(sixteen.as_bytes()).await.unwrap();
+            }
+        };
+        let _taken = tokio::time::timeout(Duration::from_millis(250), pour).await;
+        stalled.push(stream);
+    }
+    let began = SystemClock.boot();
+    let answer = exchange(bench.direct(), post("/v1/request", &bench.claim().await)).await;
+    assert_eq!(status(&answer), 200, "{answer}");
+    let waited = SystemClock.boot().since(began);
+    assert!(
+        waited < Duration::from_secs(5),
+        "a small body is read beside them, not when their time is over: {waited:?}"
+    );
+    drop(stalled);
+    // Control: with them gone, a large body is read to its end again.
+    let large = " ".repeat(ENVELOPE_BYTES_MAX - 1024);
+    assert_eq!(status(&exchange(bench.direct(), post("/v1/request", &large)).await), 403);
+    bench.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn large_bodies_that_come_at_once_wait_for_their_turn_and_never_for_one_another() {
+    let bench = Bench::start(Wish::default()).await;
+    let large = post("/v1/request", &" ".repeat(ENVELOPE_BYTES_MAX));
+    let began = SystemClock.boot();
+    let senders: Vec<_> = (0..24)
+        .map(|_| {
+            let (address, large) = (bench.direct(), large.clone());
+            tokio::spawn(async move { status(&exchange(address, large).await) })
+        })
+        .collect();
+    for sender in senders {
+        assert_eq!(sender.await.unwrap(), 403);
+    }
+    let waited = SystemClock.boot().since(began);
+    assert!(waited < Duration::from_secs(10), "none of them stood until its time was over: {waited:?}");
+    bench.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn connections_beyond_the_places_are_closed_at_once_and_a_place_is_free_again() {
     let bench =
         Bench::start(Wish { door: DoorLimits { loopback_max: 2, ..DoorLimits::default() }, ..Wish::default() }).await;
