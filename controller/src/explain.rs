@@ -218,7 +218,7 @@ fn refused(refusal: &Refusal, attempt: &Attempt<'_>) -> String {
         ErrorCode::RateLimited => format!("too many requests to {device}: {said}"),
         ErrorCode::Conflict => conflict(device, &said, attempt.claim),
         ErrorCode::StorageFull => {
-            format!("{device} cannot write a record, so it does nothing: {said}; at the device make room on its disk")
+            format!("{device} cannot write a record, so it does nothing: {said}; at the device run: latchkeyd status")
         }
     }
 }

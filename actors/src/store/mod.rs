@@ -27,7 +27,7 @@ pub(crate) use thread::{Effect, Store, StoreError, Written};
 #[non_exhaustive]
 pub enum VaultError {
     /// No room to write.
-    #[error("the disk is full")]
+    #[error("the disk is full; free some space on it")]
     Full,
     /// The state was written by a newer program.
     #[error(
@@ -171,5 +171,16 @@ impl Deadline {
     /// Whether it is reached.
     pub(crate) fn reached(&self, now: BootTime) -> bool {
         now.as_ms() >= self.boot_ms
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_told_with_what_to_do_about_it() {
+        let told = StoreError::Refused(VaultError::Full.to_string()).to_string();
+        assert_eq!(told, "no record can be written: the disk is full; free some space on it");
     }
 }
