@@ -202,6 +202,15 @@ mod tests {
     }
 
     #[test]
+    fn an_owner_is_one_under_its_own_number_and_nobody_is_while_it_changes() {
+        let now = snapshot(|_, _| {});
+        assert!(now.owner_under(1).is_some() && now.owner_key().is_some());
+        assert!(now.owner_under(2).is_none(), "a request of another ownership has no owner here");
+        let changing = snapshot(|snapshot, _| snapshot.changing = true);
+        assert!(changing.owner_under(1).is_none() && changing.owner_key().is_none());
+    }
+
+    #[test]
     fn health_needs_an_owner_only() {
         let health = Declaration::device_health();
         let bare = snapshot(|snapshot, durable| {

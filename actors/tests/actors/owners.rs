@@ -257,3 +257,21 @@ async fn what_the_former_owner_asked_just_before_is_not_asked_of_the_new_one() {
         rig.down().await;
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn while_the_device_changes_hands_it_obeys_nobody() {
+    let rig = Rig::disk().await.ready().await;
+    let before = rig.status().await.journal.last;
+    rig.plan.set_times(Op::Commit, Trouble::Block, 1);
+    let mut release = Box::pin(rig.keeper(Command::Release));
+    assert!(poll_immediate(release.as_mut()).await.is_none());
+    reaches(&rig.plan.befell, 1, "the change is being written").await;
+    for request in [health(), show("x"), activate(60_000), OwnerRequest::Registration] {
+        let told = tokio::time::timeout(crate::fakes::PATIENCE, rig.ask(request)).await.expect("at once");
+        assert_eq!(word(&told), "signature");
+    }
+    rig.plan.clear();
+    assert!(matches!(release.await, Reply::Released { was: Some(_) }));
+    assert_eq!(rig.status().await.journal.last, before + 1, "and leaves no record of it");
+    rig.down().await;
+}
