@@ -13,7 +13,7 @@ use bytes::Bytes;
 use config::{Places, Settings};
 use handlers::SystemClock;
 use runtime::SystemChance;
-use runtime::device::Options;
+use runtime::{Device, Options};
 use wire::{SecretKey, Signer};
 
 use crate::load::Party;
@@ -70,7 +70,7 @@ pub(crate) fn memory(address: SocketAddr, state: &Path) -> anyhow::Result<()> {
     // As latchkeyd does it.
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
-        let running = runtime::device::compose(options(address, state, Box::new(vault))?).await?;
+        let running = Device::start(options(address, state, Box::new(vault))?).await?;
         std::future::pending::<()>().await;
         drop(running);
         Ok(())

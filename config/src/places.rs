@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::settings::SettingsError;
 
 /// The settings file's name inside the settings folder.
-pub const SETTINGS_FILE: &str = "latchkey.toml";
+const SETTINGS_FILE: &str = "latchkey.toml";
 
 /// What the command line said about places.
 #[derive(Debug, Clone, Default)]

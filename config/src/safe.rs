@@ -138,7 +138,7 @@ pub fn check_private_dir(path: &Path) -> Result<(), SafeError> {
 ///
 /// # Errors
 /// See [`SafeError`].
-pub fn check_not_writable(path: &Path) -> Result<(), SafeError> {
+pub(crate) fn check_not_writable(path: &Path) -> Result<(), SafeError> {
     let found = fs::metadata(path).map_err(SafeError::system(path, "read"))?;
     check_owner(path, &found, true)?;
     check_mode(path, &found, OTHERS_WRITE, "go-w")
@@ -185,7 +185,7 @@ pub fn read_private(path: &Path, bytes_max: usize) -> Result<Vec<u8>, SafeError>
 ///
 /// # Errors
 /// See [`SafeError`].
-pub fn read_limited(path: &Path, bytes_max: usize) -> Result<Vec<u8>, SafeError> {
+pub(crate) fn read_limited(path: &Path, bytes_max: usize) -> Result<Vec<u8>, SafeError> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let opened =
         rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| SafeError::system(path, "read")(errno.into()))?;

@@ -75,7 +75,7 @@ impl Hold {
 
     /// What is left of a lease that the device granted in this start of the machine; nothing otherwise.
     #[must_use]
-    pub fn lease_left_ms(&self, clock: &dyn Clock) -> u64 {
+    pub(crate) fn lease_left_ms(&self, clock: &dyn Clock) -> u64 {
         if self.answered && self.boot == clock.boot_id() {
             self.lease_ms.saturating_sub(self.elapsed_ms(clock))
         } else {

@@ -95,7 +95,7 @@ impl DeviceName {
 
     /// A name made of what a device calls itself: what does not fit becomes `-`.
     #[must_use]
-    pub fn from_device(own: &str) -> Self {
+    pub(crate) fn from_device(own: &str) -> Self {
         let mut name = String::new();
         for c in own.chars() {
             let c = if c.is_alphanumeric() || matches!(c, '_' | '.') { c } else { '-' };
@@ -112,7 +112,7 @@ impl DeviceName {
 
     /// This name, or the first of `name-2`, `name-3`, … that is not `taken`.
     #[must_use]
-    pub fn free_among(&self, taken: impl Fn(&Self) -> bool) -> Self {
+    pub(crate) fn free_among(&self, taken: impl Fn(&Self) -> bool) -> Self {
         let mut candidate = self.clone();
         let mut number = 2_u32;
         while taken(&candidate) {
@@ -375,7 +375,7 @@ impl Inventory {
     }
 
     /// The device with this key, to change.
-    pub fn device_mut(&mut self, key: &PublicKey) -> Option<&mut Device> {
+    pub(crate) fn device_mut(&mut self, key: &PublicKey) -> Option<&mut Device> {
         self.devices.iter_mut().find(|device| device.key == *key)
     }
 }

@@ -153,10 +153,7 @@ impl Running {
 }
 
 /// Builds the parts, in the order in which they need each other, and grows the house.
-///
-/// # Errors
-/// See [`StartError`].
-pub async fn compose(options: Options) -> Result<Running, StartError> {
+async fn compose(options: Options) -> Result<Running, StartError> {
     let Options {
         settings,
         state_dir,
@@ -193,11 +190,8 @@ pub async fn compose(options: Options) -> Result<Running, StartError> {
     let capabilities = vec![
         health(Arc::clone(&clock), Arc::clone(&census), state_dir.clone(), simulated),
         camera(simulation.as_ref(), live),
-        plain(Declaration::display_text(), {
-            let screen = Arc::clone(&screen);
-            move || Work::Plain(Arc::new(DisplayText::new(Arc::clone(&screen))))
-        }),
-        plain(Declaration::display_image(), move || Work::Plain(Arc::new(DisplayImage::new(Arc::clone(&screen))))),
+        display_text(Arc::clone(&screen)),
+        display_image(screen),
     ];
 
     let mut services: Vec<(Group, &'static str, Arc<dyn Service>)> = vec![(Group::Links, "direct", Arc::new(direct))];
@@ -317,6 +311,14 @@ fn camera(simulation: Option<&Simulation>, live: Arc<RwLock<Settings>>) -> Insta
         );
         Work::Capture(Arc::new(camera))
     })
+}
+
+fn display_text(screen: Arc<dyn Screen>) -> Installed {
+    plain(Declaration::display_text(), move || Work::Plain(Arc::new(DisplayText::new(Arc::clone(&screen)))))
+}
+
+fn display_image(screen: Arc<dyn Screen>) -> Installed {
+    plain(Declaration::display_image(), move || Work::Plain(Arc::new(DisplayImage::new(Arc::clone(&screen)))))
 }
 
 /// The host that pairing links name: the advertised one, else the bound address, else, when bound to every address, the one by which

@@ -19,7 +19,7 @@ pub mod simulate;
 pub mod tls;
 
 pub use boot::SystemChance;
-pub use device::{Device, Options, Running, StartError, compose};
+pub use device::{Device, Options, Running, StartError};
 pub use direct::BODIES_BYTES_MAX;
 pub use door::DoorLimits;
 pub use keeper::SocketLimits;

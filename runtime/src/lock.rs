@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, flock};
 
 /// The lock's name in the state folder.
-pub const LOCK_FILE: &str = "latchkeyd.lock";
+const LOCK_FILE: &str = "latchkeyd.lock";
 
 /// Why the folder is not ours.
 #[derive(Debug, thiserror::Error)]
