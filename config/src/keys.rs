@@ -125,7 +125,7 @@ pub const KEYS: &[Key] = &[
         value: "\"info\"",
         unset: "",
         meaning: &[
-            "Which log lines are written: \"warn\", \"info\", \"debug\", or a list such as \"info,actors=debug\".",
+            "Which log lines are written: \"warn\", \"info\", \"debug\", or a list such as \"info,latchkey_actors=debug\".",
         ],
     },
     Key {

@@ -113,7 +113,7 @@ fn log(settings: &Settings, world: &World) -> Result<(), Problem> {
         Some(_) | None => (settings.log.filter.clone(), "log.filter"),
     };
     let filter = EnvFilter::try_new(&filter).map_err(|error| {
-        Problem::failed(format!("{whence} is not a filter: {error}; try info, or warn,actors=debug"))
+        Problem::failed(format!("{whence} is not a filter: {error}; try info, or warn,latchkey_actors=debug"))
     })?;
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(world.colour);
     let set = match settings.log.format {

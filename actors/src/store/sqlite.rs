@@ -82,6 +82,10 @@ impl SqliteVault {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(&file, flags)?;
         let version: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+        if version == 0 {
+            // A first start is making it at this moment.
+            return Ok(None);
+        }
         if version > schema::VERSION {
             let path = file.display().to_string();
             return Err(VaultError::Newer { path, found: version, known: schema::VERSION });

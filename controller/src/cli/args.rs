@@ -1,8 +1,10 @@
 //! What can be typed, and its help.
 
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use wire::request::{LEASE_MS_MAX, LEASE_MS_MIN};
 
 /// The end of every command's help. The text is wrapped to the terminal, so a paragraph is one line here.
 macro_rules! help {
@@ -12,6 +14,26 @@ macro_rules! help {
             "\n\nExit codes: 0 done, 1 failed, 2 wrong usage, 3 refused, 4 not reachable or not in time, 5 outcome unknown."
         )
     };
+}
+
+/// The longest time that can be given: a day, in seconds.
+const TIMEOUT_SECONDS_MAX: u64 = 86_400;
+
+/// What a lease may be, in seconds.
+const LEASE_SECONDS: RangeInclusive<u64> = LEASE_MS_MIN / 1000..=LEASE_MS_MAX / 1000;
+
+/// The sentence for a lease outside its range.
+pub(crate) fn lease_range() -> String {
+    format!("a lease has {} to {} seconds", LEASE_SECONDS.start(), LEASE_SECONDS.end())
+}
+
+fn lease_seconds(text: &str) -> Result<u64, String> {
+    text.parse().ok().filter(|seconds| LEASE_SECONDS.contains(seconds)).ok_or_else(lease_range)
+}
+
+fn timeout_seconds(text: &str) -> Result<u64, String> {
+    let seconds = text.parse().ok().filter(|seconds| (1..=TIMEOUT_SECONDS_MAX).contains(seconds));
+    seconds.ok_or_else(|| format!("a time has 1 to {TIMEOUT_SECONDS_MAX} seconds"))
 }
 
 const START: &str = "\
@@ -33,8 +55,9 @@ Exit codes:
   4  not reachable, or not in time
   5  outcome unknown: the request was sent and nothing proves how it ended
 
-With --json a failure is a document too: {\"failed\", \"error\", \"message\"}; failed is failed, usage, refused, unreachable or
-unknown, and error is the device's error code or null.";
+With --json a failure is a document too: {\"failed\", \"error\", \"message\"}
+  failed   failed, usage, refused, unreachable or unknown
+  error    the device's error code, or null";
 
 /// Stands above the options that every command has.
 const GLOBAL: &str = "Options of all commands";
@@ -54,8 +77,8 @@ pub(crate) struct Cli {
     #[arg(long, global = true, help_heading = GLOBAL)]
     pub(crate) json: bool,
     /// Give up after this long, whatever happens [default: 90, or as long as a keeper may take]
-    #[arg(long, global = true, help_heading = GLOBAL, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86_400))]
-    pub(crate) timeout: Option<u32>,
+    #[arg(long, global = true, help_heading = GLOBAL, value_name = "SECONDS", value_parser = timeout_seconds)]
+    pub(crate) timeout: Option<u64>,
     /// The agent to act for, if there is more than one
     #[arg(long, global = true, help_heading = GLOBAL, value_name = "ADDRESS")]
     pub(crate) agent: Option<String>,
@@ -91,8 +114,8 @@ pub(crate) enum Command {
     Activate {
         /// The device
         device: String,
-        /// For how many seconds
-        #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(5..=300))]
+        /// For how many seconds, 5 to 300
+        #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = lease_seconds)]
         lease: u64,
     },
     /// End activation
@@ -229,8 +252,8 @@ pub(crate) struct Sending {
     /// Do not activate the device; refuse if it is not active
     #[arg(long)]
     pub(crate) no_activate: bool,
-    /// For how many seconds to activate, if needed [default: 60, or what the capability takes]
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(5..=300))]
+    /// For how many seconds to activate, 5 to 300, if needed [default: 60, or what the capability takes]
+    #[arg(long, value_name = "SECONDS", value_parser = lease_seconds)]
     pub(crate) lease: Option<u64>,
     /// Ask again under this id instead of a new one
     #[arg(long, value_name = "ID")]
