@@ -10,6 +10,10 @@ use crate::failure::{AnswerError, Failure};
 use crate::inventory::{Address, InventoryError, StoreError};
 use crate::link::{LinkError, Step};
 
+/// How much a capability's name may differ from a declared one to be offered as what was meant. Names in one area begin
+/// alike, so it is more than elsewhere.
+const SIMILAR_MIN: f64 = 0.85;
+
 /// What was tried, as far as it helps to explain why it did not work.
 #[derive(Debug, Clone, Default)]
 pub struct Attempt<'a> {
@@ -77,8 +81,9 @@ fn cause(error: &dyn std::error::Error) -> String {
     error.source().map_or_else(|| visible(&error.to_string()), chain)
 }
 
-/// An error and what caused it, in one line.
-fn chain(error: &dyn std::error::Error) -> String {
+/// An error and what caused it, in one line, fit for a terminal.
+#[must_use]
+pub fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
     while let Some(cause) = next {
@@ -115,9 +120,14 @@ fn link(error: &LinkError, attempt: &Attempt<'_>) -> String {
             format!("nothing listens{at}; is latchkeyd running on {device}, and is this still its address?")
         }
         LinkError::NoWay(cause) => format!("no way to {device}{at} ({cause}); is it on, and in this network?"),
-        LinkError::NotTls => {
-            format!("what answers{at} does not speak TLS; the link says https, and http is never tried instead")
-        }
+        LinkError::NotTls => format!(
+            "what answers{at} does not speak TLS; the link says https, and http is never tried instead: {}",
+            turn_tls_on(attempt)
+        ),
+        LinkError::NoHandshake(_) => format!(
+            "what answers{at} ends the connection where TLS begins; most likely no TLS is spoken there, and http is never tried instead: {}; if TLS is on there, it has no place left for another connection: try again in a moment",
+            turn_tls_on(attempt)
+        ),
         LinkError::TlsRefused(cause) => {
             format!(
                 "TLS with {device}{at} failed ({}); it must offer TLS 1.3 with an Ed25519 key",
@@ -153,6 +163,15 @@ fn link(error: &LinkError, attempt: &Attempt<'_>) -> String {
     }
 }
 
+/// What to do about a device that speaks plain HTTP where its link says https.
+fn turn_tls_on(attempt: &Attempt<'_>) -> &'static str {
+    if attempt.claim {
+        "at the device run: latchkeyd pair, and claim with the link that it shows now; or set link.direct.scheme = \"https\" there and start latchkeyd anew"
+    } else {
+        "at the device set link.direct.scheme = \"https\" and start latchkeyd anew"
+    }
+}
+
 fn timed_out(step: Step, device: &str, at: &str) -> String {
     match step {
         Step::Connect => format!("no connection to {device}{at} in time; is it on, and in this network?"),
@@ -179,9 +198,9 @@ fn undeclared(wanted: &CapabilityName, declared: &[CapabilityName], device: &str
     let near = declared
         .iter()
         .map(|name| (strsim::jaro_winkler(name.as_str(), wanted.as_str()), name))
-        .filter(|(likeness, _)| *likeness >= 0.85)
+        .filter(|(likeness, _)| *likeness >= SIMILAR_MIN)
         .max_by(|a, b| a.0.total_cmp(&b.0))
-        .map(|(_, name)| format!("; did you mean {name}?"))
+        .map(|(_, name)| format!(" (did you mean {name}?)"))
         .unwrap_or_default();
     format!("{device} declares no {wanted}{near}; nothing was sent, see: latchkey capabilities {device}")
 }

@@ -224,6 +224,7 @@ fn link_kind(error: &LinkError) -> Kind {
         | LinkError::NothingListens(_)
         | LinkError::NoWay(_)
         | LinkError::NotTls
+        | LinkError::NoHandshake(_)
         | LinkError::TlsRefused(_)
         | LinkError::WrongKey
         | LinkError::KeyNotHeld

@@ -109,6 +109,10 @@ pub enum LinkError {
     /// The server answers, but not in TLS.
     #[error("the server there does not speak TLS")]
     NotTls,
+    /// The server took the beginning of a TLS handshake and ended the connection: a device that speaks plain HTTP does that, and one
+    /// that has no place for another connection.
+    #[error("the server there ended the TLS handshake")]
+    NoHandshake(#[source] io::Error),
     /// The TLS handshake failed for another reason than the key.
     #[error("TLS was refused")]
     TlsRefused(#[source] rustls::Error),

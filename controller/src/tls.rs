@@ -101,7 +101,12 @@ pub(crate) fn settings(device: &PublicKey) -> Result<Arc<ClientConfig>, LinkErro
 /// What a failed handshake means.
 pub(crate) fn refusal(error: io::Error) -> LinkError {
     let Some(tls) = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) else {
-        return LinkError::Broken(Box::new(error));
+        return match error.kind() {
+            io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
+                LinkError::NoHandshake(error)
+            }
+            _ => LinkError::Broken(Box::new(error)),
+        };
     };
     match tls {
         rustls::Error::InvalidCertificate(CertificateError::Other(_) | CertificateError::BadEncoding) => {

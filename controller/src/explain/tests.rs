@@ -18,6 +18,7 @@ fn each_way_not_to_reach_a_device_has_a_sentence_of_its_own() {
         LinkError::NothingListens(io()),
         LinkError::NoWay(io()),
         LinkError::NotTls,
+        LinkError::NoHandshake(io()),
         LinkError::TlsRefused(rustls::Error::HandshakeNotComplete),
         LinkError::WrongKey,
         LinkError::KeyNotHeld,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use latchkey_controller::Failure;
+use latchkey_controller::explain::{Attempt, explain};
 use latchkey_controller::link::LinkError;
 use rustls::pki_types::CertificateDer;
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
@@ -112,4 +113,30 @@ async fn only_the_pinned_key_gets_a_connection() {
         assert_eq!(found, named);
         assert_eq!(fake.state().posts > 0, named == "accepted", "{named}: nothing is sent to a stranger");
     }
+}
+
+#[tokio::test]
+async fn a_server_that_hangs_up_on_tls_is_told_from_a_connection_that_broke() {
+    use tokio::io::AsyncReadExt as _;
+
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    // Reads what came and closes without a word, as a device does that speaks plain HTTP.
+    let device = tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut hello = [0; 4096];
+            let _read = stream.read(&mut hello).await;
+        }
+    });
+    let mut link = Fake::plain().await.link();
+    (link.tls, link.port) = (true, port);
+    let bench = bench();
+    let failure = bench.controller.claim(&link, None, |_| false).await.unwrap_err();
+    assert!(matches!(failure, Failure::Link(LinkError::NoHandshake(_))), "{failure:?}");
+    let attempt = Attempt { device: "kitchen", claim: true, ..Attempt::default() };
+    let sentence = explain(&failure, &attempt);
+    assert!(sentence.contains("no TLS is spoken there") && sentence.contains("latchkeyd pair"), "{sentence}");
+    let owned = explain(&failure, &Attempt { claim: false, ..attempt });
+    assert!(owned.contains("link.direct.scheme = \"https\"") && !owned.contains("latchkeyd pair"), "{owned}");
+    device.abort();
 }
