@@ -23,7 +23,7 @@ pub enum WordError {
     #[error("the JSON arguments cannot be read")]
     Json(#[source] JsonError),
     /// No such argument.
-    #[error("no argument is called {name}{}; declared: {declared}", .meant.as_ref().map(|meant| format!(", did you mean {meant}?")).unwrap_or_default())]
+    #[error("no argument is called {name}{}; declared: {declared}", .meant.as_ref().map(|meant| format!(" (did you mean {meant}?)")).unwrap_or_default())]
     Unknown {
         /// What was typed.
         name: String,

@@ -246,7 +246,7 @@ pub struct Device {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotFound {
     /// No name, key or fingerprint like it.
-    #[error("no device is called {wanted}{}", .meant.as_ref().map(|name| format!("; did you mean {name}?")).unwrap_or_default())]
+    #[error("no device is called {wanted}{}", .meant.as_ref().map(|name| format!(" (did you mean {name}?)")).unwrap_or_default())]
     Unknown {
         /// What was asked for.
         wanted: String,

@@ -6,7 +6,7 @@ use figment::providers::{Format as _, Toml};
 use figment::{Figment, Profile, Provider};
 use toml_edit::{ImDocument, Item, TableLike, Value};
 
-use super::SettingsError;
+use super::{SettingsError, TABLE_WANTED};
 use crate::keys::{self, Kind};
 
 /// The prefix of environment variables that set a key.
@@ -59,7 +59,11 @@ impl Layer {
 
     fn single(place: String, path: &str, value: &str) -> Result<Self, SettingsError> {
         let Some(key) = keys::find(path) else {
-            return Err(unknown(place, path));
+            return Err(if keys::is_table(path) {
+                SettingsError::Invalid { place, key: path.to_owned(), reason: TABLE_WANTED.to_owned() }
+            } else {
+                unknown(place, path)
+            });
         };
         let line = format!("{path} = {}\n", as_toml(key.kind, value));
         let document = ImDocument::parse(line)

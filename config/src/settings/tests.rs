@@ -141,6 +141,10 @@ fn a_value_that_does_not_do_names_the_place_that_set_it() {
         load(None, &[], &["device.name"]).unwrap_err(),
         "--set device.name: a setting is written key=value, such as --set device.name=kitchen"
     );
+    assert_eq!(
+        load(None, &[], &["camera=3"]).unwrap_err(),
+        "--set camera: `camera`: this is a table of settings, not a value"
+    );
 }
 
 #[test]

@@ -67,7 +67,7 @@ fn values_get_the_declared_type() {
 fn errors_name_the_argument_and_its_bound() {
     for (words, expected) in [
         (&["text"][..], "\"text\" is neither name=value nor a JSON object"),
-        (&["txt=x"], "no argument is called txt, did you mean text?; declared: text, mode, level"),
+        (&["txt=x"], "no argument is called txt (did you mean text?); declared: text, mode, level"),
         (&["text=x", "text=y"], "text is given twice"),
         (&["level=high"], "level: an integer from 1 to 15, and \"high\" is not"),
         (&["level=1.5"], "level: an integer from 1 to 15, and \"1.5\" is not"),

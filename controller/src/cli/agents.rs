@@ -1,19 +1,21 @@
 //! `agent new|list|show`.
 
+use latchkey_controller::explain::chain;
 use latchkey_controller::folder::AgentFolder;
 use serde_json::{Value, json};
 use wire::keys::PublicKey;
-use wire::text::Agent;
+use wire::text::{Agent, visible};
 
 use super::outside::SystemChance;
-use super::problem::{Problem, chain};
+use super::problem::Problem;
 use super::screen::table;
 use super::session::Session;
 
 pub(crate) fn new(session: &Session, address: &str) -> Result<(), Problem> {
-    let agent: Agent = address
-        .parse()
-        .map_err(|error| Problem::usage(format!("{}; for example kitchen-bot@home.example.org", chain(&error))))?;
+    let agent: Agent = address.parse().map_err(|error| {
+        let typed = visible(address);
+        Problem::usage(format!("{typed} is {}; for example kitchen-bot@home.example.org", chain(&error)))
+    })?;
     let (_, key) = session.folder.new_agent(&agent, &SystemChance)?;
     if session.screen.json {
         session.screen.json(&document(&agent, &key))?;

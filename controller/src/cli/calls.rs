@@ -5,6 +5,7 @@ use std::path::Path;
 use std::pin::pin;
 
 use latchkey_controller::arguments::{WordError, from_words};
+use latchkey_controller::explain::chain;
 use latchkey_controller::folder::AgentFolder;
 use latchkey_controller::{Device, Failure, Invocation, Kind, WhenIdle, values};
 use serde_json::{Value, json};
@@ -12,10 +13,10 @@ use wire::declaration::Declaration;
 use wire::envelope::BODY_BYTES_MAX;
 use wire::json::Object;
 use wire::request::Lease;
-use wire::text::{CapabilityName, Id};
+use wire::text::{CapabilityName, Id, visible};
 
 use super::args;
-use super::problem::{Problem, chain};
+use super::problem::Problem;
 use super::session::{Desk, Session};
 use super::tables;
 
@@ -52,7 +53,7 @@ pub(crate) async fn activate(session: &Session, wanted: &str, seconds: u64) -> R
 }
 
 fn lease(lease_ms: u64) -> Result<Lease, Problem> {
-    Lease::from_ms(lease_ms).ok_or_else(|| Problem::usage("a lease has 5 to 300 seconds"))
+    Lease::from_ms(lease_ms).ok_or_else(|| Problem::usage(args::lease_range()))
 }
 
 pub(crate) async fn deactivate(session: &Session, wanted: &str) -> Result<(), Problem> {
@@ -136,12 +137,12 @@ impl Line {
 }
 
 fn parse_id(text: &str) -> Result<Id, Problem> {
-    text.parse().map_err(|error| Problem::usage(format!("the id: {}", chain(&error))))
+    text.parse().map_err(|error| Problem::usage(format!("{} is no id: {}", visible(text), chain(&error))))
 }
 
 pub(super) fn parse_capability(text: &str) -> Result<CapabilityName, Problem> {
     let hint = "see: latchkey capabilities DEVICE";
-    text.parse().map_err(|error| Problem::usage(format!("{}; {hint}", chain(&error))))
+    text.parse().map_err(|error| Problem::usage(format!("{} is {}; {hint}", visible(text), chain(&error))))
 }
 
 pub(crate) async fn call(session: &Session, call: &args::Call) -> Result<(), Problem> {

@@ -5,7 +5,7 @@
 use std::io::{BufRead as _, Read as _};
 use std::time::Duration;
 
-use latchkey_controller::explain::Attempt;
+use latchkey_controller::explain::{Attempt, chain};
 use latchkey_controller::folder::AgentFolder;
 use latchkey_controller::inventory::{Change, ChangeKind, ChangeState, Standing};
 use latchkey_controller::{Clock as _, Device, DeviceName, Pending};
@@ -15,7 +15,7 @@ use wire::keys::PublicKey;
 use wire::pairing::PairingLink;
 
 use super::args;
-use super::problem::{Problem, chain};
+use super::problem::Problem;
 use super::screen::table;
 use super::session::Session;
 

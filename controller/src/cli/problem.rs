@@ -1,11 +1,11 @@
 //! A failure on its way to a person: one sentence and what kind it is.
 
-use latchkey_controller::explain::{Attempt, explain};
+use latchkey_controller::explain::{Attempt, chain, explain};
 use latchkey_controller::folder::FolderError;
 use latchkey_controller::inventory::StoreError;
 use latchkey_controller::{ChanceError, Device, Failure, Kind};
 use wire::ErrorCode;
-use wire::text::{CapabilityName, visible};
+use wire::text::CapabilityName;
 
 /// Why the program does not end with 0.
 #[derive(Debug)]
@@ -55,18 +55,6 @@ impl Problem {
     pub(crate) fn of(failure: &Failure, attempt: &Attempt<'_>) -> Self {
         Self { code: failure.code(), ..Self::new(failure.kind(), explain(failure, attempt)) }
     }
-}
-
-/// An error and its causes, for a terminal.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        next = cause.source();
-    }
-    visible(&text)
 }
 
 impl From<FolderError> for Problem {

@@ -53,7 +53,7 @@ impl Session {
             agent: cli.agent.clone(),
             links: Arc::new(Links::new(Limits::default())),
             started: Instant::now(),
-            timeout: cli.timeout.map(|seconds| Duration::from_secs(seconds.into())),
+            timeout: cli.timeout.map(Duration::from_secs),
         })
     }
 

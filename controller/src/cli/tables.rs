@@ -9,6 +9,9 @@ use wire::text::visible;
 
 use super::screen::table;
 
+/// Names of a value stand in a column at least this wide.
+const NAME_CHARS_MIN: usize = 14;
+
 /// A longer text is cut on a terminal; `--json` has it whole.
 const SHOWN_CHARS_MAX: usize = 400;
 
@@ -83,29 +86,34 @@ fn arguments_of(declaration: &Declaration) -> Vec<Vec<String>> {
 /// A value as indented lines `name  value`.
 pub(crate) fn value(value: &Object) -> Vec<String> {
     let mut lines = Vec::new();
-    for (name, value) in value.iter() {
-        member(name, value, 0, &mut lines);
-    }
+    members(value.iter(), 0, &mut lines);
     lines
 }
 
-fn member(name: &str, value: &Value, depth: usize, lines: &mut Vec<String>) {
+/// The members of one object, their values below one another.
+fn members<'a>(all: impl Iterator<Item = (&'a String, &'a Value)> + Clone, depth: usize, lines: &mut Vec<String>) {
+    let flat = all.clone().filter(|(_, value)| !value.is_object());
+    let width = flat.map(|(name, _)| visible(name).chars().count()).max().unwrap_or_default().max(NAME_CHARS_MIN);
+    for (name, value) in all {
+        member(name, value, width, depth, lines);
+    }
+}
+
+fn member(name: &str, value: &Value, width: usize, depth: usize, lines: &mut Vec<String>) {
     let indent = "  ".repeat(depth);
     let name = visible(name);
     match value {
-        Value::Object(members) if !members.is_empty() => {
+        Value::Object(below) if !below.is_empty() => {
             lines.push(format!("{indent}{name}"));
-            for (name, value) in members {
-                member(name, value, depth + 1, lines);
-            }
+            members(below.iter(), depth + 1, lines);
         }
         Value::Array(items) if items.iter().any(|item| item.is_object() || item.is_array()) => {
             for item in items {
-                member(&format!("{name} -"), item, depth, lines);
+                member(&format!("{name} -"), item, width, depth, lines);
             }
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) | Value::Object(_) => {
-            lines.push(format!("{indent}{name:<14} {}", plain(value)));
+            lines.push(format!("{indent}{name:<width$} {}", plain(value)));
         }
     }
 }

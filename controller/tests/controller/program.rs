@@ -135,8 +135,12 @@ async fn each_failure_has_its_exit_code_and_its_sentence() {
     let show = ["show", "kitchen", "x", "--text"];
     let key = fake.link().device.to_string();
     let link = |end: &str| format!("http://127.0.0.1:{}/#{key}{end}", fake.port);
-    let rows: [(&[&str], i32, &str); 17] = [
-        (&["health", "kitchn"], 2, "did you mean kitchen?"),
+    let rows: [(&[&str], i32, &str); 21] = [
+        (&["health", "kitchn"], 2, "no device is called kitchn (did you mean kitchen?); see: latchkey devices"),
+        (&["call", "kitchen", "display"], 2, "display is not a capability name"),
+        (&["cancel", "kitchen", "12"], 2, "12 is no id: not 48 lower-case hex digits"),
+        (&["activate", "kitchen", "--lease", "301"], 2, "a lease has 5 to 300 seconds"),
+        (&["health", "kitchen", "--timeout", "0"], 2, "a time has 1 to 86400 seconds"),
         (&["call", "kitchen", "display.txt", "text=x"], 3, "did you mean display.text?"),
         (&["call", "kitchen", "display.text", "txt=x"], 2, "did you mean text?"),
         (&["call", "kitchen", "display.text"], 2, "text: is missing"),
@@ -152,7 +156,7 @@ async fn each_failure_has_its_exit_code_and_its_sentence() {
         (&["claim", &link(".AAAAAAAAAAAAAAAAAAAAAA")], 3, "used, expired or mistyped"),
         (&["claim", &link(".BwcHBwcHBwcHBwcHBwcHBw")], 3, "owned already"),
         (&["claim"], 2, "Usage:"),
-        (&["agent", "new", "Bot"], 2, "for example"),
+        (&["agent", "new", "Bot"], 2, "Bot is not a full agent address"),
     ];
     for (words, code, sentence) in rows {
         let (_, err) = home.expect(code, words).await;
