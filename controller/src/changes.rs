@@ -4,6 +4,7 @@
 //! takes: whoever loses the answer, or stops waiting, can ask later.
 
 use serde_json::Value;
+use wire::answer::{ErrorCode, Refusal};
 use wire::json::Object;
 use wire::keys::PublicKey;
 use wire::pairing::{ClaimCode, PairingLink};
@@ -173,13 +174,12 @@ impl Controller {
         let device = self.device(key)?;
         let change = device.change.ok_or(Failure::NoChange(device.name))?;
         let request = ClaimantRequest::ChangeStatus { target: change.id };
-        let value = self.ask(key, &request, self.draw_id()?, Patience::default()).await?;
-        let state = match value.get("state").and_then(Value::as_str) {
-            Some("pending") => ChangeState::Pending,
-            Some("approved") => ChangeState::Approved,
-            Some("refused") => ChangeState::Refused,
-            Some("expired") => ChangeState::Expired,
-            Some(_) | None => return Err(AnswerError::Member("state").into()),
+        let state = match self.ask(key, &request, self.draw_id()?, Patience::default()).await {
+            Ok(value) => told_state(&value)?,
+            Err(Failure::Refused(refusal)) if refusal.error == ErrorCode::InvalidArguments => {
+                self.forgotten(key, &change, refusal).await?
+            }
+            Err(failure) => return Err(failure),
         };
         self.change_device(key, |device| settle(device, state))?;
         if state == ChangeState::Approved {
@@ -194,6 +194,22 @@ impl Controller {
             }
         }
         Ok(state)
+    }
+
+    /// What became of a change that the device has no more on record: it keeps one for 24 hours, and says so, signed, to its owner alone.
+    async fn forgotten(&self, key: &PublicKey, change: &Change, refusal: Refusal) -> Result<ChangeState, Failure> {
+        let settled = match change.kind {
+            ChangeKind::Claim => {
+                let registration = self.registration(key).await?;
+                let ours = registration.owner.as_ref().is_some_and(|owner| owner.key == *self.public());
+                ours.then_some(ChangeState::Approved)
+            }
+            // It asked its owner, so nobody approved it.
+            ChangeKind::Transfer { .. } | ChangeKind::Release => {
+                (self.clock().wall_ms() >= change.expires_at).then_some(ChangeState::Expired)
+            }
+        };
+        settled.ok_or(Failure::Refused(refusal))
     }
 
     /// Removes the device from the inventory. The device is not told: it obeys this agent's key until its keeper or a
@@ -257,6 +273,16 @@ impl Controller {
     }
 }
 
+fn told_state(value: &Object) -> Result<ChangeState, AnswerError> {
+    match value.get("state").and_then(Value::as_str) {
+        Some("pending") => Ok(ChangeState::Pending),
+        Some("approved") => Ok(ChangeState::Approved),
+        Some("refused") => Ok(ChangeState::Refused),
+        Some("expired") => Ok(ChangeState::Expired),
+        Some(_) | None => Err(AnswerError::Member("state")),
+    }
+}
+
 fn member<T: std::str::FromStr>(value: &Object, name: &'static str) -> Result<T, AnswerError> {
     let text = value.get(name).and_then(Value::as_str);
     text.and_then(|text| text.parse().ok()).ok_or(AnswerError::Member(name))
@@ -281,5 +307,8 @@ fn settle(device: &mut Device, state: ChangeState) {
     };
     if change.kind == ChangeKind::Claim {
         device.change = None;
+    } else {
+        // A change of owner ends activation (section 7), and nothing of ours revives it.
+        device.hold = None;
     }
 }

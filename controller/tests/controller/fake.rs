@@ -408,7 +408,7 @@ fn claimant_request(
 }
 
 fn change_status(state: &State, target: &Id) -> Result<Object, Refusal> {
-    let wish = state.changes.get(target).ok_or_else(|| Refusal::new(ErrorCode::Failed, "no such change"))?;
+    let wish = state.changes.get(target).ok_or_else(|| Refusal::new(ErrorCode::InvalidArguments, "no such change"))?;
     Ok(object(json!({ "state": wish.state })))
 }
 

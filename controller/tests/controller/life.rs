@@ -129,6 +129,43 @@ async fn a_claim_whose_answer_was_lost_can_be_asked_about() {
 }
 
 #[tokio::test]
+async fn a_change_that_the_device_has_forgotten_is_settled_by_what_it_says_of_its_owner() {
+    let fake = Fake::plain().await;
+    let bench = bench();
+    let key = bench.controller.claim(&fake.link(), None, |_| false).await.unwrap().key;
+    fake.keeper_says(ChangeState::Approved);
+    // A day later the device does not know any more how it came to its owner.
+    fake.state().changes.clear();
+    assert_eq!(bench.status(&key).await.unwrap(), ChangeState::Approved);
+    let device = bench.controller.find("kitchen").unwrap();
+    assert_eq!((device.standing, device.change), (Standing::Owned, None));
+
+    bench.controller.release(&key).await.unwrap();
+    fake.state().changes.clear();
+    let early = bench.status(&key).await.unwrap_err();
+    assert!(matches!(early, Failure::Refused(_)), "it may still be on its way: {early:?}");
+    bench.clock.forward(600_001);
+    assert_eq!(bench.status(&key).await.unwrap(), ChangeState::Expired);
+    assert_eq!(bench.controller.device(&key).unwrap().standing, Standing::Owned);
+}
+
+#[tokio::test]
+async fn a_device_that_changed_hands_keeps_no_other_from_becoming_active() {
+    let (one, two) = (Fake::plain().await, Fake::plain().await);
+    let bench = bench();
+    let (kitchen, pantry) = (bench.own(&one, "kitchen").await, bench.own(&two, "pantry").await);
+    bench.controller.activate(&kitchen, lease()).await.unwrap();
+    bench.controller.release(&kitchen).await.unwrap();
+    one.keeper_says(ChangeState::Refused);
+    bench.status(&kitchen).await.unwrap();
+    assert!(bench.controller.device(&kitchen).unwrap().hold.is_some(), "control: refused, so it is still active");
+    bench.controller.release(&kitchen).await.unwrap();
+    one.keeper_says(ChangeState::Approved);
+    assert_eq!(bench.status(&kitchen).await.unwrap(), ChangeState::Approved);
+    bench.controller.activate(&pantry, lease()).await.unwrap();
+}
+
+#[tokio::test]
 async fn a_second_device_of_the_same_name_gets_a_suffix() {
     let (one, two) = (Fake::plain().await, Fake::plain().await);
     let bench = bench();
