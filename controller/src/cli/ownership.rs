@@ -125,7 +125,11 @@ fn clock_time(wall_ms: u64) -> String {
 }
 
 /// One look at a change.
-async fn look_once(session: &Session, agent: &AgentFolder, key: &PublicKey) -> Result<(ChangeState, Device), Problem> {
+pub(super) async fn look_once(
+    session: &Session,
+    agent: &AgentFolder,
+    key: &PublicKey,
+) -> Result<(ChangeState, Device), Problem> {
     let desk = session.desk_for_a_look(agent).await?;
     let device = desk.controller.device(key).map_err(|error| Problem::usage(error.to_string()))?;
     let status = desk.controller.change_status(key, session.name_taken(agent)).await;
@@ -390,7 +394,7 @@ pub(crate) async fn release(session: &Session, wanted: &str, no_wait: bool) -> R
 }
 
 pub(crate) async fn forget(session: &Session, wanted: &str) -> Result<(), Problem> {
-    let (agent, device) = session.locate(wanted)?;
+    let (agent, device) = session.locate_anew(wanted).await?;
     let desk = session.desk(&agent).await?;
     desk.controller.forget(&device.key).map_err(Problem::with(&device, None))?;
     let name = &device.name;

@@ -106,6 +106,32 @@ impl Session {
         Ok((agent, device.clone()))
     }
 
+    /// The same, after a look at claims that were made without a name: an approved one gives its device the name that it has itself.
+    pub(crate) async fn locate_anew(&self, wanted: &str) -> Result<(AgentFolder, Device), Problem> {
+        match self.locate(wanted) {
+            Err(_unknown) if self.look_at_claims().await? => self.locate(wanted),
+            found => found,
+        }
+    }
+
+    /// Asks how claims without a name stand; `true` if one was approved.
+    async fn look_at_claims(&self) -> Result<bool, Problem> {
+        let mut approved = false;
+        for (agent, inventory) in self.inventories()? {
+            let waits = |device: &&Device| {
+                let pending = device.change.as_ref().is_some_and(|change| change.state == ChangeState::Pending);
+                device.standing == Standing::Claiming && pending && !device.named
+            };
+            for device in inventory.devices.iter().filter(waits) {
+                match ownership::look_once(self, &agent, &device.key).await {
+                    Ok((state, _)) => approved |= state == ChangeState::Approved,
+                    Err(problem) => self.screen.note(&format!("note: {}", problem.sentence)),
+                }
+            }
+        }
+        Ok(approved)
+    }
+
     /// Whether another agent here uses the name already.
     pub(crate) fn name_taken(&self, agent: &AgentFolder) -> impl Fn(&DeviceName) -> bool + use<> {
         // An unreadable inventory of another agent hides its names; two agents may then share one, and --agent tells them
@@ -136,7 +162,7 @@ impl Session {
 
     /// The device that `wanted` means, and a controller for it. A claim that the keeper approved since is noticed here.
     pub(crate) async fn device(&self, wanted: &str) -> Result<(AgentFolder, Device, Desk), Problem> {
-        let (agent, mut device) = self.locate(wanted)?;
+        let (agent, mut device) = self.locate_anew(wanted).await?;
         let desk = self.desk(&agent).await?;
         if device.standing == Standing::Claiming {
             let controller = &desk.controller;

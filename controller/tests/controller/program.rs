@@ -129,6 +129,23 @@ async fn a_first_day_with_a_device() {
 }
 
 #[tokio::test]
+async fn a_device_whose_claim_was_approved_meanwhile_answers_to_its_own_name() {
+    let fake = Fake::plain().await;
+    let home = Home::new();
+    home.expect(0, &["agent", "new", "bot@home.example.org"]).await;
+    home.expect(0, &["claim", &fake.link().expose(), "--no-wait"]).await;
+    for words in [&["snapshot", "kitchen", "-o", "kitchen.jpg"][..], &["forget", "kitchen"]] {
+        let (_, err) = home.expect(2, words).await;
+        assert!(err.contains("no device is called kitchen"), "nobody approved it yet: {err}");
+    }
+    fake.keeper_says(ChangeState::Approved);
+    home.expect(0, &["snapshot", "kitchen", "-o", "kitchen.jpg"]).await;
+    assert_eq!(std::fs::read(home.path("kitchen.jpg")).unwrap(), JPEG);
+    let (_, err) = home.expect(2, &["health", "pantry"]).await;
+    assert!(err.contains("no device is called pantry"), "{err}");
+}
+
+#[tokio::test]
 async fn each_failure_has_its_exit_code_and_its_sentence() {
     let fake = Fake::plain().await;
     let home = Home::with(&fake).await;
