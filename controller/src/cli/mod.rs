@@ -17,6 +17,7 @@ mod tables;
 use std::process::ExitCode;
 
 use clap::Parser as _;
+use tokio::runtime::Runtime;
 
 use args::{AgentCommand, Cli, Command};
 use latchkey_controller::Kind;
@@ -36,7 +37,7 @@ pub(crate) fn main() -> ExitCode {
     };
     let screen = Screen::new(cli.json);
     let done = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => runtime.block_on(run(cli, screen)),
+        Ok(runtime) => run_to_end(runtime, run(cli, screen)),
         Err(error) => Err(Problem::failed(format!("the async runtime does not start: {error}"))),
     };
     match done {
@@ -47,6 +48,13 @@ pub(crate) fn main() -> ExitCode {
             ExitCode::from(problem.kind.exit_code())
         }
     }
+}
+
+/// Runs `work` and ends with it: a name lookup that its time-out gave up still holds a thread, and dropping the runtime would wait for it.
+fn run_to_end<T>(runtime: Runtime, work: impl Future<Output = T>) -> T {
+    let done = runtime.block_on(work);
+    runtime.shutdown_background();
+    done
 }
 
 async fn run(cli: Cli, screen: Screen) -> Result<(), Problem> {
@@ -68,5 +76,33 @@ async fn run(cli: Cli, screen: Screen) -> Result<(), Problem> {
         Command::Transfer(transfer) => ownership::transfer(&session, &transfer).await,
         Command::Release { device, no_wait } => ownership::release(&session, &device, no_wait).await,
         Command::Forget { device } => ownership::forget(&session, &device).await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_lookup_that_still_hangs_when_its_time_is_over_does_not_hold_the_program_up() {
+        let (hung, lookup) = mpsc::channel::<()>();
+        let (ended, end) = mpsc::channel();
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            let gave_up = run_to_end(runtime, async {
+                let (begun, begins) = tokio::sync::oneshot::channel();
+                let hangs = tokio::task::spawn_blocking(move || begun.send(()).map(|()| lookup.recv()));
+                begins.await.unwrap();
+                tokio::time::timeout(Duration::from_millis(1), hangs).await.is_err()
+            });
+            ended.send(gave_up).unwrap();
+        });
+        assert!(end.recv_timeout(Duration::from_secs(10)).unwrap(), "the time-out is kept");
+        drop(hung);
     }
 }
