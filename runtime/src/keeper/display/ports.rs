@@ -9,8 +9,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Display, OnStage, bump};
 
-/// How long a page has to draw and confirm the sign. Two frames take 33 ms; a small machine under load is given a hundred times that.
-const LIGHT_MAX: Duration = Duration::from_secs(3);
+/// How long a page has to draw and confirm the sign: inside the two seconds that any backend has to answer, so that the reason is still
+/// told. Two frames take 33 ms; a small machine under load is given fifty times that.
+const LIGHT_MAX: Duration = Duration::from_millis(1_800);
 
 /// How long a page has to draw what it was given; inside the five seconds of `display.text` and `display.image`.
 const DRAW_MAX: Duration = Duration::from_secs(4);

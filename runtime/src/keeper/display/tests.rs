@@ -150,6 +150,22 @@ async fn a_page_that_does_not_answer_or_answers_for_another_state_lights_nothing
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_page_that_does_not_draw_the_sign_is_named_as_the_reason() {
+    let display = display();
+    let mut page = Page::open(&display);
+    page.draw();
+    let sign = handlers::Sign::new(vec![Arc::new(display.clone())], Arc::new(TokioClock::new(1_000_000)));
+    let stop = CancellationToken::new();
+    let tending = tokio::spawn(Arc::clone(&sign).tend(stop.clone()));
+    tokio::task::yield_now().await;
+    let fault = sign.light().await.unwrap_err();
+    assert_eq!(fault.to_string(), "the in-use sign (display page) did not obey: the display page has not drawn it");
+    stop.cancel();
+    tending.await.unwrap();
+    assert!(page.draw()["sign"].is_null(), "and it is not lit");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_lit_page_that_closes_hides_or_falls_silent_loses_the_sign() {
     type Happening = fn(Page) -> Option<Page>;
     let rows: [(&str, Duration, Happening, Result<(), &str>); 5] = [
