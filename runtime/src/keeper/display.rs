@@ -26,8 +26,8 @@ const MINTED_MAX: usize = 32;
 /// Pages connected at once.
 const VIEWERS_MAX: usize = 8;
 
-/// States sent to one page and not confirmed yet; a page that is further behind confirms a newer one.
-const UNCONFIRMED_MAX: usize = 16;
+/// States sent to one page and not confirmed yet: with one each [`super::pages::PACE`], a page that is three seconds behind still counts.
+const UNCONFIRMED_MAX: usize = 64;
 
 /// Picture paths handed out and not fetched yet.
 const PICTURES_MAX: usize = 32;

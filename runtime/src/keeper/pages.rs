@@ -31,7 +31,7 @@ use hyper::body::Incoming;
 use hyper_util::service::{TowerToHyperService, TowerToHyperServiceFuture};
 use serde::Deserialize;
 use tokio::sync::{broadcast, watch};
-use tokio::time::{Instant, interval_at, timeout};
+use tokio::time::{Instant, interval_at, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::board::{Board, SignBoard};
@@ -41,6 +41,10 @@ use crate::rules;
 
 /// How often an open stream says that it lives; the page tells people of a lost connection after three silent ones.
 const TICK: Duration = Duration::from_secs(2);
+
+/// Between two states of one page. A page draws one in 33 ms; under a flood of events it would be told of so many that none which it
+/// confirms is known any more.
+pub(super) const PACE: Duration = Duration::from_millis(50);
 
 /// An answer of a page: two random names and a word.
 const SAID_BYTES_MAX: usize = 1024;
@@ -229,27 +233,34 @@ fn states(
     changes: watch::Receiver<u64>,
     stop: CancellationToken,
 ) -> impl Stream<Item = Result<Bytes, Infallible>> {
-    let first = Instant::now().checked_add(TICK).unwrap_or_else(Instant::now);
-    let ticks = interval_at(first, TICK);
-    stream::unfold((connected, changes, ticks, true), move |(connected, mut changes, mut ticks, first)| {
+    let begun = Instant::now();
+    let ticks = interval_at(begun.checked_add(TICK).unwrap_or(begun), TICK);
+    stream::unfold((connected, changes, ticks, None), move |(connected, mut changes, mut ticks, sent_at)| {
         let stop = stop.clone();
         async move {
-            let changed = first || {
-                tokio::select! {
+            let changed = match sent_at {
+                None => true,
+                Some(sent_at) => tokio::select! {
                     () = stop.cancelled() => return None,
-                    changed = changes.changed() => { changed.ok()?; true }
+                    changed = next_change(&mut changes, sent_at) => { changed.ok()?; true }
                     _ = ticks.tick() => false,
-                }
+                },
             };
+            if !changed {
+                return Some((Ok(Bytes::from("event: tick\ndata: \n\n")), (connected, changes, ticks, sent_at)));
+            }
+            // What changes from here on is told by the next state, also when this one has it already.
             changes.mark_unchanged();
-            let text = if changed {
-                format!("event: state\ndata: {}\n\n", connected.state()?)
-            } else {
-                "event: tick\ndata: \n\n".to_owned()
-            };
-            Some((Ok(Bytes::from(text)), (connected, changes, ticks, false)))
+            let text = format!("event: state\ndata: {}\n\n", connected.state()?);
+            Some((Ok(Bytes::from(text)), (connected, changes, ticks, Some(Instant::now()))))
         }
     })
+}
+
+/// A change that no state has told of yet, at the earliest [`PACE`] after the last one. Nothing is lost when this is dropped halfway.
+async fn next_change(changes: &mut watch::Receiver<u64>, sent_at: Instant) -> Result<(), watch::error::RecvError> {
+    sleep_until(sent_at.checked_add(PACE).unwrap_or(sent_at)).await;
+    changes.changed().await
 }
 
 async fn picture(State(desk): State<Desk>, Path(token): Path<String>) -> Response<Body> {
@@ -322,3 +333,6 @@ fn answer(status: StatusCode, mime: &'static str, body: Body) -> Response<Body> 
     headers.insert(HeaderName::from_static("cross-origin-resource-policy"), HeaderValue::from_static("same-origin"));
     response
 }
+
+#[cfg(test)]
+mod tests;
