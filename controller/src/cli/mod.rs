@@ -90,8 +90,8 @@ mod tests {
 
     #[test]
     fn a_lookup_that_still_hangs_when_its_time_is_over_does_not_hold_the_program_up() {
-        let (hung, lookup) = mpsc::channel::<()>();
-        let (ended, end) = mpsc::channel();
+        let (hung, lookup) = mpsc::sync_channel::<()>(1);
+        let (ended, end) = mpsc::sync_channel(1);
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             let gave_up = run_to_end(runtime, async {
