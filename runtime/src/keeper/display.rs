@@ -29,6 +29,9 @@ const VIEWERS_MAX: usize = 8;
 /// States sent to one page and not confirmed yet: with one each [`super::pages::PACE`], a page that is three seconds behind still counts.
 const UNCONFIRMED_MAX: usize = 64;
 
+/// What the names of grants to show something begin with.
+pub(crate) const SHOWING: &str = "display.";
+
 /// Picture paths handed out and not fetched yet.
 const PICTURES_MAX: usize = 32;
 
@@ -83,9 +86,17 @@ struct Stage {
     connections: u64,
     content: Option<OnStage>,
     contents: u64,
+    leave: Option<Leave>,
     sign_lit: bool,
     lightings: u64,
     board: Board,
+}
+
+/// Under which ownership agents show things, and with which grants.
+#[derive(PartialEq, Eq)]
+struct Leave {
+    ownership: u64,
+    grants: Vec<String>,
 }
 
 struct OnStage {
@@ -173,6 +184,21 @@ impl Display {
         stage.pictures.clear();
         drop(stage);
         bump(&self.inner.changed);
+    }
+
+    /// Holds what is shown against the present ownership and grants: what an agent showed before the one changed, or before one of the
+    /// others was revoked, goes, also when the event that told of it was missed.
+    pub(crate) fn hold_against(&self, ownership: u64, grants: &[String]) {
+        let mut stage = self.inner.stage();
+        let grants: Vec<String> = grants.iter().filter(|grant| grant.starts_with(SHOWING)).cloned().collect();
+        let lost = stage.leave.as_ref().is_some_and(|leave| {
+            leave.ownership != ownership || leave.grants.iter().any(|grant| !grants.contains(grant))
+        });
+        stage.leave = Some(Leave { ownership, grants });
+        drop(stage);
+        if lost {
+            self.clear();
+        }
     }
 
     /// Follows what is to be drawn.

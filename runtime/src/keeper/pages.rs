@@ -35,7 +35,7 @@ use tokio::time::{Instant, interval_at, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::board::{Board, SignBoard};
-use super::display::{Connected, Display, Said, Token};
+use super::display::{Connected, Display, SHOWING, Said, Token};
 use crate::door::{Door, Peer};
 use crate::rules;
 
@@ -120,7 +120,7 @@ impl Pages {
     async fn happened(&self, house: &House, event: &Event) {
         // What an agent showed goes with its ownership, and with its leave to show.
         if matches!(event, Event::Owner { .. })
-            || matches!(event, Event::Grant { name, on: false } if name.starts_with("display."))
+            || matches!(event, Event::Grant { name, on: false } if name.starts_with(SHOWING))
         {
             self.display.clear();
         }
@@ -135,6 +135,7 @@ impl Pages {
         let status = house.command(self.caller, Command::Status).await;
         let claims = house.command(self.caller, Command::Claims).await;
         if let (Reply::Status(status), Reply::Claims { claims }) = (status, claims) {
+            self.display.hold_against(status.ownership, &status.grants_on);
             self.display.post(|board| board.refresh(*status, claims));
         }
     }

@@ -156,12 +156,13 @@ async fn a_page_that_does_not_draw_the_sign_is_named_as_the_reason() {
     page.draw();
     let sign = handlers::Sign::new(vec![Arc::new(display.clone())], Arc::new(TokioClock::new(1_000_000)));
     let stop = CancellationToken::new();
-    let tending = tokio::spawn(Arc::clone(&sign).tend(stop.clone()));
+    let mut tending = tokio::task::JoinSet::new();
+    tending.spawn(Arc::clone(&sign).tend(stop.clone()));
     tokio::task::yield_now().await;
     let fault = sign.light().await.unwrap_err();
     assert_eq!(fault.to_string(), "the in-use sign (display page) did not obey: the display page has not drawn it");
     stop.cancel();
-    tending.await.unwrap();
+    tending.join_all().await;
     assert!(page.draw()["sign"].is_null(), "and it is not lit");
 }
 
@@ -280,4 +281,27 @@ async fn pages_are_those_that_this_process_minted_and_not_too_many() {
     drop(pages);
     assert!(display.connect(display.mint()).is_some());
     assert!(!display.hear(Token([9; 24]), 1, Said::Hidden), "a page that is not open");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_shown_goes_with_its_ownership_and_its_grant_also_when_nobody_told_of_it() {
+    let grants = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    let before = grants(&["camera", "display.text"]);
+    let rows: [(&str, u64, Vec<String>, bool); 5] = [
+        ("control: nothing changed", 1, before.clone(), true),
+        ("another grant is off", 1, grants(&["display.text"]), true),
+        ("one more is on", 1, grants(&["camera", "display.text", "display.image"]), true),
+        ("the grant to show is off", 1, grants(&["camera"]), false),
+        ("another owner, with the same grants", 2, before.clone(), false),
+    ];
+    for (name, ownership, now, stays) in rows {
+        let display = display();
+        display.hold_against(1, &before);
+        let mut page = Page::open(&display);
+        page.draw();
+        let text = display.show(shown("hello"), CancellationToken::new());
+        meanwhile(&display, text, || assert_eq!(page.draw()["content"]["text"], "hello")).await.unwrap();
+        display.hold_against(ownership, &now);
+        assert_eq!(page.draw()["content"].is_object(), stays, "{name}");
+    }
 }
