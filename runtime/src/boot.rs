@@ -11,6 +11,7 @@ use actors::{Caller, Command, House, Link, NodeState, Reply, SqliteVault, Way};
 use config::{LogFormat, Settings, safe};
 use handlers::{Chance, Clock, SystemClock};
 use sd_notify::NotifyState;
+use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -32,6 +33,9 @@ use crate::simulate::Simulation;
 
 /// Running work may go on for this long after SIGTERM; the longest built-in capability takes ten seconds.
 const DRAIN: Duration = Duration::from_secs(10);
+
+/// What is left of tasks and blocking threads after the device has stopped may go on for this long.
+const LAST_TASKS: Duration = Duration::from_secs(1);
 
 /// Where Linux names the present boot.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
@@ -72,7 +76,7 @@ pub fn run(cli: &Cli, simulate: bool, mut world: World) -> Result<(), Problem> {
 
     let style = Style { zone: world.zone.clone(), colour: world.colour, program: program(cli, &world) };
     let out = std::mem::replace(&mut world.out, Box::new(std::io::sink()));
-    let terminal = Terminal::new(out, Arc::clone(&clock), style);
+    let terminal = Terminal::new(out, Arc::clone(&clock), style).map_err(|error| of(&error))?;
     let simulation = simulate.then(|| {
         let terminal = terminal.clone();
         Simulation::new(move |line| terminal.say(line))
@@ -98,9 +102,18 @@ pub fn run(cli: &Cli, simulate: bool, mut world: World) -> Result<(), Problem> {
         reread: Some(reread),
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|error| of(&error))?;
-    let ended = runtime.block_on(live(options, &terminal, first));
+    let ended = run_to_end(runtime, live(options, &terminal, first));
+    terminal.finish();
+    // Only now: the command socket's file, which goes with the runtime's last task, is then still ours.
     drop(lock);
     ended
+}
+
+/// Runs `work` and ends with it. Dropping the runtime would wait for threads that hang in a driver.
+fn run_to_end<T>(runtime: Runtime, work: impl Future<Output = T>) -> T {
+    let done = runtime.block_on(work);
+    runtime.shutdown_timeout(LAST_TASKS);
+    done
 }
 
 fn of(error: &dyn Error) -> Problem {
@@ -209,5 +222,31 @@ async fn healthy(house: &House, caller: Caller) -> bool {
 fn notify(state: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(state) {
         tracing::debug!(%error, "the service manager was not told");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use std::sync::mpsc::sync_channel;
+
+    use super::*;
+
+    #[test]
+    fn a_thread_that_hangs_in_a_driver_does_not_keep_the_program_from_ending() {
+        let (hung, driver) = sync_channel::<()>(1);
+        let (ended, end) = sync_channel(1);
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+            run_to_end(runtime, async {
+                let (begun, begins) = tokio::sync::oneshot::channel();
+                drop(tokio::task::spawn_blocking(move || begun.send(()).map(|()| driver.recv())));
+                begins.await.unwrap();
+            });
+            ended.send(()).unwrap();
+        });
+        end.recv_timeout(Duration::from_secs(10)).unwrap();
+        drop(hung);
     }
 }
