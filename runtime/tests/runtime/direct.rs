@@ -198,15 +198,12 @@ async fn large_bodies_that_come_at_once_wait_for_their_turn_and_never_for_one_an
     let bench = Bench::start(Wish::default()).await;
     let large = post("/v1/request", &" ".repeat(ENVELOPE_BYTES_MAX));
     let began = SystemClock.boot();
-    let senders: Vec<_> = (0..24)
-        .map(|_| {
-            let (address, large) = (bench.direct(), large.clone());
-            tokio::spawn(async move { status(&exchange(address, large).await) })
-        })
-        .collect();
-    for sender in senders {
-        assert_eq!(sender.await.unwrap(), 403);
+    let mut senders = tokio::task::JoinSet::new();
+    for _ in 0..24 {
+        let (address, large) = (bench.direct(), large.clone());
+        senders.spawn(async move { status(&exchange(address, large).await) });
     }
+    assert_eq!(senders.join_all().await, [403; 24]);
     let waited = SystemClock.boot().since(began);
     assert!(waited < Duration::from_secs(10), "none of them stood until its time was over: {waited:?}");
     bench.stop().await;
