@@ -55,16 +55,15 @@ pub(crate) type Outcome = Result<Arc<Object>, Refusal>;
 pub(crate) async fn invoke(inner: Arc<Inner>, call: Invocation) -> Outcome {
     match checked(&inner, &call).await {
         Checked::Go(go) => run(&inner, &call, *go).await,
-        Checked::Repeated(outcome) | Checked::Refused(outcome) => refused(&inner, &call, outcome).await,
+        Checked::Answer(outcome) => refused(&inner, &call, outcome).await,
     }
 }
 
 /// What the checks gave: everything that the run needs, or the answer.
 enum Checked {
     Go(Box<Go>),
-    /// The stored outcome of the same id and content.
-    Repeated(Outcome),
-    Refused(Outcome),
+    /// Nothing runs: a refusal, or the stored outcome of the same id and content.
+    Answer(Outcome),
 }
 
 /// An authorised call with its place.
@@ -76,7 +75,7 @@ struct Go {
 }
 
 fn no(error: ErrorCode, message: impl Into<String>) -> Checked {
-    Checked::Refused(Err(Refusal::new(error, message)))
+    Checked::Answer(Err(Refusal::new(error, message)))
 }
 
 async fn checked(inner: &Inner, call: &Invocation) -> Checked {
@@ -102,13 +101,13 @@ async fn checked(inner: &Inner, call: &Invocation) -> Checked {
     if installation.changes()
         && let Some(known) = known(inner, call, &arguments).await
     {
-        return known;
+        return Checked::Answer(known);
     }
     let permit = {
         let snapshot = inner.snapshots.borrow();
         match authorise(&snapshot, &installation.declaration, call.ownership, inner.clock.boot()) {
             Ok(permit) => permit,
-            Err(refusal) => return Checked::Refused(Err(refusal)),
+            Err(refusal) => return Checked::Answer(Err(refusal)),
         }
     };
     if !call.is_health() && !inner.journal_alive() {
@@ -116,7 +115,7 @@ async fn checked(inner: &Inner, call: &Invocation) -> Checked {
     }
     match ready(inner, installation, &ticket).await {
         Ok(slot) => Checked::Go(Box::new(Go { permit, arguments, ticket, slot })),
-        Err(refusal) => Checked::Refused(Err(refusal)),
+        Err(refusal) => Checked::Answer(Err(refusal)),
     }
 }
 
@@ -172,25 +171,23 @@ impl Inner {
 }
 
 /// A repeated id of effect `change`: the stored outcome, or why there is none.
-async fn known(inner: &Inner, call: &Invocation, arguments: &Arguments) -> Option<Checked> {
+async fn known(inner: &Inner, call: &Invocation, arguments: &Arguments) -> Option<Outcome> {
     let (ownership, id) = (call.ownership, call.id);
     let row = match inner.store.query(move |vault| vault.outcome(ownership, &id)).await {
         Ok(row) => row?,
-        Err(error) => return Some(no(ErrorCode::StorageFull, error.to_string())),
+        Err(error) => return Some(Err(storage_full(&error))),
     };
     Some(repeated(&row, &content_digest(&call.capability, arguments.as_object())))
 }
 
-fn repeated(row: &OutcomeRow, content: &[u8; 32]) -> Checked {
+fn repeated(row: &OutcomeRow, content: &[u8; 32]) -> Outcome {
     if row.content != *content {
-        return no(ErrorCode::IdReused, "this id came before with other content");
+        return Err(Refusal::new(ErrorCode::IdReused, "this id came before with other content"));
     }
+    let unknown = |why: &str| Err(Refusal::new(ErrorCode::UnknownOutcome, why));
     match &row.outcome {
-        None => no(ErrorCode::UnknownOutcome, "it began, and nothing proves how it ended"),
-        Some(json) => match restore(json) {
-            Some(outcome) => Checked::Repeated(outcome),
-            None => no(ErrorCode::UnknownOutcome, "its outcome cannot be read"),
-        },
+        None => unknown("it began, and nothing proves how it ended"),
+        Some(json) => restore(json).unwrap_or_else(|| unknown("its outcome cannot be read")),
     }
 }
 
@@ -202,11 +199,8 @@ async fn run(inner: &Arc<Inner>, call: &Invocation, go: Go) -> Outcome {
     let started = if installation.started_on_record() {
         match begin(inner, call, content).await {
             Ok(sequence) => Some(sequence),
-            Err(Begun::Known(Checked::Repeated(outcome) | Checked::Refused(outcome))) => {
-                return refused(inner, call, outcome).await;
-            }
-            Err(Begun::Known(Checked::Go(_))) => None,
-            Err(Begun::Store(error)) => return Err(storage_full(&error)),
+            Err(NoStart::Known(outcome)) => return refused(inner, call, outcome).await,
+            Err(NoStart::Store(error)) => return Err(storage_full(&error)),
         }
     } else {
         None
@@ -240,13 +234,15 @@ async fn run(inner: &Arc<Inner>, call: &Invocation, go: Go) -> Outcome {
     outcome
 }
 
-enum Begun {
-    Known(Checked),
+/// Why a call is not on record as started.
+enum NoStart {
+    /// Another call with its id was, before it.
+    Known(Outcome),
     Store(StoreError),
 }
 
 /// The *started* record; of two calls with one id, one writes it.
-async fn begin(inner: &Inner, call: &Invocation, content: Option<[u8; 32]>) -> Result<u64, Begun> {
+async fn begin(inner: &Inner, call: &Invocation, content: Option<[u8; 32]>) -> Result<u64, NoStart> {
     let draft = Draft { ended_at: None, outcome: None, ..draft(inner, call) };
     let mut effects = vec![Effect::Open];
     if let Some(content) = content {
@@ -254,8 +250,8 @@ async fn begin(inner: &Inner, call: &Invocation, content: Option<[u8; 32]>) -> R
     }
     match inner.store.write(draft, effects).await {
         Ok(Written::Done { sequence }) => Ok(sequence),
-        Ok(Written::Known(row)) => Err(Begun::Known(repeated(&row, &content.unwrap_or_default()))),
-        Err(error) => Err(Begun::Store(error)),
+        Ok(Written::Known(row)) => Err(NoStart::Known(repeated(&row, &content.unwrap_or_default()))),
+        Err(error) => Err(NoStart::Store(error)),
     }
 }
 

@@ -1,10 +1,9 @@
 //! The keeper's commands: one place for the socket and the pages, so no page is a second way in.
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use std::time::Duration;
 use tokio::sync::oneshot;
 use tracing::info;
+use wire::text::{base64_encode, visible};
 use wire::{GrantName, Record};
 
 use crate::command::{
@@ -69,8 +68,7 @@ fn failed(code: FailCode, message: impl Into<String>) -> Reply {
 
 fn grant_name(name: &str) -> Result<GrantName, Failure> {
     name.parse().map_err(|error| {
-        let name = wire::text::visible(name);
-        Failure::new(FailCode::Invalid, format!("{name} is no grant: {error}; `latchkeyd grants` lists them"))
+        Failure::new(FailCode::Invalid, format!("{} is {error}; `latchkeyd grants` lists them", visible(name)))
     })
 }
 
@@ -224,7 +222,7 @@ fn export_head(inner: &Inner) -> Reply {
 pub(crate) fn export_tail(signer: &dyn wire::Signer, head: &Head, now_ms: u64) -> Reply {
     let count = JournalLine::from(*head).records;
     let tail = wire::record::closing_item(signer, count, &head.hash, now_ms);
-    Reply::ExportHead { first: head.first, until: head.last, tail: STANDARD.encode(tail) }
+    Reply::ExportHead { first: head.first, until: head.last, tail: base64_encode(&tail) }
 }
 
 /// The rows of an export up to its end, as one CBOR sequence.
@@ -232,15 +230,15 @@ pub(crate) fn page(rows: &[Row], until: u64) -> Reply {
     let wanted = rows.iter().filter(|row| row.sequence <= until);
     let last = wanted.clone().next_back().map_or(until, |row| row.sequence);
     let records: Vec<u8> = wanted.flat_map(|row| row.cbor.iter().copied()).collect();
-    Reply::ExportPage { last, records: STANDARD.encode(records) }
+    Reply::ExportPage { last, records: base64_encode(&records) }
 }
 
 async fn restart(inner: &Inner, name: &str) -> Reply {
     let found = name.parse().ok().and_then(|name: wire::CapabilityName| inner.capabilities.get(&name));
     let Some(installation) = found else {
         let known: Vec<_> = inner.capabilities.keys().map(wire::CapabilityName::as_str).collect();
-        let name = wire::text::visible(name);
-        return failed(FailCode::NotFound, format!("there is no {name} here; there are: {}", known.join(", ")));
+        let message = format!("there is no {} here; there are: {}", visible(name), known.join(", "));
+        return failed(FailCode::NotFound, message);
     };
     let name = &installation.declaration.name;
     inner.note(format!("restart {name}")).await;
@@ -251,7 +249,7 @@ async fn restart(inner: &Inner, name: &str) -> Reply {
     let settled = tree.wait_for(|_| inner.board.state_of(&installation.path) != Some(NodeState::Restarting));
     drop(tokio::time::timeout(RESTART_MAX, settled).await);
     if inner.board.state_of(&installation.path) == Some(NodeState::Running) {
-        return Reply::Done { message: format!("{name} was started again") };
+        return Reply::Done { message: format!("{name} was started again.") };
     }
     let why = inner.board.error_of(&installation.path).unwrap_or_else(|| "it is not ready yet".to_owned());
     failed(FailCode::NotNow, format!("{name} does not start: {why}; look at: latchkeyd status"))

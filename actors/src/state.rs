@@ -289,7 +289,7 @@ impl Holder {
             Act::Deactivate => {
                 let was = self.seen.active.is_some();
                 self.deactivate();
-                let message = if was { "the device is no longer active" } else { "the device was not active" };
+                let message = if was { "The device is not active any more." } else { "The device was not active." };
                 Ok(Reply::Done { message: message.to_owned() })
             }
         };
@@ -323,7 +323,7 @@ impl Holder {
             self.show();
             self.tell(Event::PairingClosed);
         }
-        let message = if was { "pairing is closed" } else { "pairing was not open" };
+        let message = if was { "Pairing is closed." } else { "Pairing was not open." };
         Reply::Done { message: message.to_owned() }
     }
 

@@ -322,17 +322,12 @@ impl Lives {
         self.stopping = true;
         for life in self.lives.iter_mut().rev() {
             let Some(cell) = life.cell.take() else { continue };
-            if cell.stop_and_wait(None, Some(ractor::concurrency::Duration::from_millis(stop_max_ms()))).await.is_err()
-            {
+            if cell.stop_and_wait(None, Some(STOP_MAX)).await.is_err() {
                 cell.kill();
             }
             self.ground.board.state(&life.child.path, NodeState::Stopped, None);
         }
     }
-}
-
-fn stop_max_ms() -> u64 {
-    u64::try_from(STOP_MAX.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Up to a quarter more, so that parts that died together do not come back together.

@@ -3,6 +3,7 @@ use std::sync::Arc;
 use handlers::Sign;
 use wire::Signer;
 use wire::record::verify_export;
+use wire::text::base64_decode;
 
 use super::*;
 use crate::command::{Caller, Command, Reply, Way};
@@ -43,14 +44,12 @@ async fn first_and_last(house: &House) -> (u64, u64) {
 }
 
 async fn export(house: &House) -> Vec<u8> {
-    use base64::Engine as _;
-    use base64::engine::general_purpose::STANDARD;
     let Reply::ExportHead { first, until, tail } = ask(house, Command::ExportHead).await else { panic!() };
     let Reply::ExportPage { last, records } = ask(house, Command::ExportPage { after: first - 1, until }).await else {
         panic!()
     };
     assert_eq!(last, until);
-    [STANDARD.decode(records).unwrap(), STANDARD.decode(tail).unwrap()].concat()
+    [base64_decode(&records).unwrap(), base64_decode(&tail).unwrap()].concat()
 }
 
 /// Ten records a day for ten days, counted on the boot clock.
