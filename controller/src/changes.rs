@@ -107,7 +107,7 @@ impl Controller {
                 expires_at: now.saturating_add(EXPIRES_MS),
                 state: ChangeState::Pending,
             }),
-            hold: former.and_then(|device| device.hold.clone()),
+            hold: None,
         }
     }
 
@@ -258,9 +258,14 @@ impl Controller {
         self.change_device(key, |device| device.change = Some(change))
     }
 
+    /// Writes the entry down, in place of the one there is. How long the device may be active stays as it is there: another task may
+    /// have activated it since `entry` was made.
     fn put(&self, entry: Device) -> Result<(), Failure> {
         Ok(self.change_inventory(|inventory| match inventory.device_mut(&entry.key) {
-            Some(device) => *device = entry,
+            Some(device) => {
+                let hold = device.hold.take();
+                *device = Device { hold, ..entry };
+            }
             None => inventory.devices.push(entry),
         })?)
     }

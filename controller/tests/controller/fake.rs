@@ -65,6 +65,10 @@ pub(crate) struct State {
     pub(crate) active: bool,
     pub(crate) snapshot: Option<Value>,
     pub(crate) refuse: Option<ErrorCode>,
+    /// Only requests of this type are refused.
+    pub(crate) refuse_only: Option<&'static str>,
+    /// Requests of this type are answered once the device is active.
+    pub(crate) late: Option<&'static str>,
     /// Effects: what the fake screen showed.
     pub(crate) shown: Vec<String>,
     /// Types of accepted requests, in order.
@@ -223,6 +227,12 @@ async fn serve(
             state.fault
         };
         let answer = answer(&body, &key, &state, fault);
+        let late = {
+            let state = locked(&state);
+            state.late.is_some() && state.late == state.asked.last().copied()
+        };
+        let mut turns = changed.subscribe();
+        while late && !locked(&state).active && turns.changed().await.is_ok() {}
         let (lost, hangs) = {
             let mut state = locked(&state);
             let last = state.asked.last().copied();
@@ -352,8 +362,10 @@ fn answer(body: &[u8], key: &SecretKey, state: &Mutex<State>, fault: Fault) -> O
     };
     assert_eq!(head.to, *key.public());
     let outcome = match state.refuse {
-        Some(error) => Err(Refusal::new(error, "told to refuse")),
-        None => outcome,
+        Some(error) if state.refuse_only.is_none() || state.refuse_only == state.asked.last().copied() => {
+            Err(Refusal::new(error, "told to refuse"))
+        }
+        Some(_) | None => outcome,
     };
     Some(sign(key, &head, signer, outcome, fault))
 }
@@ -424,7 +436,7 @@ fn owner_request(
         OwnerRequest::ChangeStatus { target } => change_status(state, &target),
         OwnerRequest::Registration => Ok(registration(state, device, fault).to_object()),
         OwnerRequest::Activate { lease } => {
-            state.active = state.refuse.is_none();
+            state.active = state.refuse.is_none() || state.refuse_only.is_some();
             Ok(object(json!({"lease_ms": lease.as_ms()})))
         }
         OwnerRequest::Deactivate => {

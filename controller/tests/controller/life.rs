@@ -166,6 +166,22 @@ async fn a_device_that_changed_hands_keeps_no_other_from_becoming_active() {
 }
 
 #[tokio::test]
+async fn a_refused_release_leaves_standing_what_another_task_activated_meanwhile() {
+    let fake = Fake::plain().await;
+    let bench = bench();
+    let key = bench.own(&fake, "kitchen").await;
+    fake.state().refuse = Some(ErrorCode::Conflict);
+    fake.state().refuse_only = Some("release");
+    fake.state().late = Some("release");
+    let (activate, release) = (bench.controller.activate(&key, lease()), bench.controller.release(&key));
+    let (activated, released) = tokio::join!(biased; activate, release);
+    activated.unwrap();
+    assert!(matches!(released, Err(Failure::Refused(_))), "{released:?}");
+    let device = bench.controller.device(&key).unwrap();
+    assert_eq!((device.hold.is_some(), device.change), (true, None), "it is active, and nothing waits");
+}
+
+#[tokio::test]
 async fn a_second_device_of_the_same_name_gets_a_suffix() {
     let (one, two) = (Fake::plain().await, Fake::plain().await);
     let bench = bench();
