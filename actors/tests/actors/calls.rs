@@ -10,6 +10,7 @@ use wire::{ErrorCode, Id, OwnerRequest};
 use crate::clients::{Told, activate, error, health, invoke, object, show, snapshot, value, word};
 use crate::fakes::{Fake, Mood, PATIENCE, eventually, reaches};
 use crate::rig::{Rig, Setup};
+use crate::trap::{Op, Trouble};
 
 /// A call in a task of its own.
 fn begin(rig: &Arc<Rig>, id: Id, request: OwnerRequest) -> JoinHandle<Told> {
@@ -122,7 +123,8 @@ async fn a_change_of_owner_ends_all_work_and_sends_nothing_of_it_to_anyone() {
         }
         let words = rig.story(running).await;
         assert_eq!(words, ["started", "unknown_outcome"], "{way}: what began is on record");
-        assert_eq!(rig.story(waiting).await, ["cancelled"]);
+        // It may have come as far as its started record when the place before it became free; the handler never heard of it.
+        assert_eq!(rig.story(waiting).await.last().map(String::as_str), Some("cancelled"));
         rig.verifies().await;
         down(rig).await;
     }
@@ -170,6 +172,22 @@ async fn a_waiting_call_can_be_cancelled_and_never_begins() {
     rig.text.go();
     assert_eq!(word(&running.await.unwrap()), "ok");
     assert_eq!((rig.text.begun(), rig.text.effects()), (1, 1));
+    down(rig).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_cancelled_while_its_start_is_written_never_begins_and_its_id_is_free() {
+    let rig = Arc::new(Rig::new().await.ready().await);
+    let id = rig.id();
+    rig.plan.set_times(Op::Commit, Trouble::Block, 1);
+    let call = begin(&rig, id, show("x"));
+    reaches(&rig.plan.befell, 1, "the start is being written").await;
+    value(rig.ask(OwnerRequest::Cancel { target: id }).await);
+    rig.plan.clear();
+    assert_eq!(word(&call.await.unwrap()), "cancelled");
+    assert_eq!((rig.text.begun(), rig.story(id).await), (0, vec!["started".to_owned(), "cancelled".to_owned()]));
+    assert_eq!(word(&rig.ask_under(id, show("x")).await), "ok");
+    assert_eq!(rig.text.effects(), 1);
     down(rig).await;
 }
 

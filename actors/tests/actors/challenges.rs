@@ -258,6 +258,9 @@ async fn ids_of_a_former_ownership_are_forgotten() {
         rig.keeper(latchkey_actors::Command::Release).await,
         latchkey_actors::Reply::Released { was: Some(_) }
     ));
+    let database = rusqlite::Connection::open(rig.folder.as_ref().unwrap().join("state.db")).unwrap();
+    let kept: i64 = database.query_row("SELECT count(*) FROM outcomes", [], |row| row.get(0)).unwrap();
+    assert_eq!(kept, 0, "and the values of its calls are gone");
     let rig = rig.ready().await;
     assert_eq!(word(&rig.ask_under(id, show("other")).await), "ok", "it belongs to nobody now");
     assert_eq!(rig.text.effects(), 2);
