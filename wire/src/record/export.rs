@@ -91,9 +91,9 @@ pub enum ExportError {
     #[error("reading the export")]
     Read(#[source] io::Error),
     /// The file ends before its signed head.
-    #[error("the export is cut off behind record {after}, its signed head is missing")]
+    #[error("{}", cut_off(*.after))]
     Cut {
-        /// The last record that could be read.
+        /// The last record that could be read, 0 when none could.
         after: u64,
     },
     /// An item is neither a record nor the head.
@@ -155,6 +155,13 @@ pub enum ExportError {
     /// Something stands behind the head.
     #[error("something stands behind the signed head")]
     Trailing,
+}
+
+fn cut_off(after: u64) -> String {
+    match after {
+        0 => "no whole record and no signed head: the export is cut off, or this is none".to_owned(),
+        after => format!("the export is cut off behind record {after}, its signed head is missing"),
+    }
 }
 
 /// Verifies an export: each record against the next, the first against the device or a checkpoint, the last against the

@@ -163,12 +163,12 @@ fn what_we_write_we_read_as_itself() {
 #[test]
 fn the_quick_count_of_bytes_is_never_too_small() {
     let escaped = "\u{1}\"\\".repeat(100);
-    let object = wire::json::parse(
+    let object = parse(
         serde_json::json!({"a": escaped, "b": [1, -9_007_199_254_740_991_i64, null, true, {"c": "é"}], "d": {}})
             .to_string()
             .as_bytes(),
     );
-    for object in [object.unwrap(), wire::Object::new()] {
+    for object in [object.unwrap(), Object::new()] {
         assert!(object.bytes_at_most() >= object.to_vec().len(), "{object:?}");
     }
 }

@@ -152,6 +152,6 @@ fn json_turns_to_the_same_cbor_with_and_without_a_tree_between() {
     for row in rows {
         let value: serde_json::Value = serde_json::from_str(row).unwrap();
         let map = value.as_object().unwrap();
-        assert_eq!(wire::cbor::json_to_vec(map), wire::cbor::to_vec(&wire::cbor::from_json(&value)), "{row}");
+        assert_eq!(cbor::json_to_vec(map), cbor::to_vec(&cbor::from_json(&value)), "{row}");
     }
 }
