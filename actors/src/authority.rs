@@ -1,7 +1,9 @@
 //! Who may: the snapshot of ownership, grants and activation, and the [`Permit`] that only this module makes.
 //!
 //! Readers take snapshots and never wait for their one writer, the state actor. A permit names what it stands on, so that the
-//! capability actor can see, right before the work starts and all the while it runs, whether that still holds.
+//! capability actor can see, right before the work starts and all the while it runs, whether that still holds. Called by the gate
+//! (whose key counts) and for each invocation ([`authorise`]). Refuses what is not granted, and what needs an active device while it is
+//! not; a permit ends with the one run it is for.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! The one gate (PROTOCOL.md sections 3 and 4): from bytes to an admitted request, and from its outcome to signed bytes.
 //!
-//! Each step takes the type of the step before by value. Whatever fails up to admission is one and the same 403, spends
+//! Called by every link through [`crate::House::answer`]. Each step takes the type of the step before by value. Whatever fails up to admission is one and the same 403, spends
 //! nothing, and goes to the log with its reason. Whatever comes after is a signed result.
 
 use std::sync::atomic::Ordering;

@@ -1,4 +1,7 @@
 //! The keeper's commands: one place for the socket and the pages, so no page is a second way in.
+//!
+//! Called through [`crate::House::command`]. Owns nothing: what reads is answered from the snapshot and the store, what changes is asked
+//! of the state actor. Refuses names that do not exist here, and says which do.
 
 use std::time::Duration;
 use tokio::sync::oneshot;

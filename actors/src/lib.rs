@@ -40,5 +40,5 @@ pub use command::{
 };
 pub use house::{Forbidden, GrowError, House, Link};
 pub use parts::{Group, Installed, Limits, Parts, Service, SettingsChange, Work};
-pub use store::{MemoryVault, OpenedVault, Reader, SqliteVault, Vault, VaultError};
+pub use store::{MemoryVault, OpenedVault, Reader, STATE_FILE, SqliteVault, Vault, VaultError};
 pub use tree::{Node, NodeState, Tree};

@@ -1,4 +1,6 @@
 //! How many invocations the owner may make: a bucket that fills by the clock.
+//!
+//! Asked first of all checks of an invocation; a reload of the settings gives it new limits. Refuses with the time to come back.
 
 use std::sync::{Mutex, PoisonError};
 

@@ -1,4 +1,6 @@
 //! The signed registration: what the device is, whose it is, and what it can do (PROTOCOL.md section 6).
+//!
+//! Made anew for each request that asks for it, from the snapshot and the tree; nothing is kept.
 
 use wire::declaration::PROTOCOL;
 use wire::{CapabilityState, Offered, Owner, Registration};

@@ -1,4 +1,7 @@
 //! The calls that run or wait, so that they can be cancelled: one by its id, or all when the device changes hands.
+//!
+//! Owns a stop token for each call, from its admission until its outcome is on record: a [`Ticket`] leaves when it is dropped. Refuses a
+//! second call of effect `change` under an id that is still under way, and every call while the device changes hands or ends.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

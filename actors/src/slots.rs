@@ -1,6 +1,7 @@
 //! The door before each capability: so many calls at once, so many that wait, and a typed `busy` for the rest.
 //!
-//! ractor's mailboxes have no bound, so nothing is sent to a capability actor without a slot from here.
+//! ractor's mailboxes have no bound, so nothing is sent to a capability actor without a slot from here. A [`Slot`] is taken by an
+//! invocation after its permit, goes with the work, and is free again when it is dropped.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,4 +1,6 @@
-//! Where settings and state lie. Called once by a program at its start; the environment comes in as a function.
+//! Where settings and state lie: flags first, then the environment, then what is usual for root and for others.
+//!
+//! Called once by a program at its start; the environment comes in as a function. Refuses to guess where no home is known.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,6 @@
 //! What every capability is to its actor: a declaration and a run.
 //!
-//! An actor calls `run` once for each admitted invocation and keeps the time limit itself; a handler watches `stop` and ends early.
+//! Implemented by everything that does work here, called by capability actors alone. An actor calls `run` once for each admitted invocation and keeps the time limit itself; a handler watches `stop` and ends early.
 
 use std::sync::Arc;
 

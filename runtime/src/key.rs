@@ -5,6 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
+use actors::STATE_FILE;
 use config::safe::{self, SafeError};
 use handlers::Chance;
 use wire::SecretKey;
@@ -13,9 +14,6 @@ use zeroize::{Zeroize, Zeroizing};
 
 /// The key's name in the state folder.
 pub const KEY_FILE: &str = "device.key";
-
-/// The state's name in the state folder; it cannot be read without the key that signed it.
-const STATE_FILE: &str = "state.db";
 
 /// One line of 43 characters; a little more for those who edited it.
 const KEY_BYTES_MAX: usize = 128;

@@ -1,4 +1,6 @@
 //! The state that outlives a restart: who owns the device, what is granted, which changes wait.
+//!
+//! Plain data, as it lies in the database; members it does not know are refused as damage. The rules over it are in `ownership`.
 
 use std::collections::BTreeMap;
 

@@ -19,7 +19,7 @@ use wire::{Id, RecordHash};
 pub use durable::{Change, ChangeKind, ChangeState, Deadline, Durable, GrantRow, OwnerRow};
 pub use memory::MemoryVault;
 pub use reader::Reader;
-pub use sqlite::{OpenedVault, SqliteVault};
+pub use sqlite::{OpenedVault, STATE_FILE, SqliteVault};
 pub(crate) use thread::{Effect, Store, StoreError, Written};
 
 /// Why a vault cannot be opened, read or written.

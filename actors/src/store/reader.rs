@@ -1,4 +1,6 @@
 //! The state of a device whose daemon does not run, read-only.
+//!
+//! Called by the keeper's command line. Answers what only reads; refuses everything else with how to start the daemon.
 
 use std::cell::RefCell;
 use std::path::Path;

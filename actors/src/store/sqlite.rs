@@ -1,6 +1,7 @@
 //! The vault on disk: `state.db` (SQLite, WAL, synchronous FULL) and `chain.head` beside it.
 //!
-//! A damaged database is set aside by name, never deleted; the device then starts unowned with everything off and says so.
+//! Owns the connection and both files. Called by the store's thread; [`Reader`](super::Reader) reads beside it. Refuses a database of a
+//! newer version. A damaged one is set aside by name, never deleted; the device then starts unowned with everything off and says so.
 
 use std::path::{Path, PathBuf};
 
@@ -9,6 +10,8 @@ use wire::{Id, PublicKey, Record, RecordHash};
 
 use super::{Durable, Head, OpenRow, OutcomeRow, Row, Vault, VaultError, schema};
 
+/// The database's name in the state folder.
+pub const STATE_FILE: &str = "state.db";
 /// A database below this size is checked whole at start; of a larger one the last [`TAIL_CHECKED`] records are.
 const CHECKED_WHOLE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// How many records at the end of the chain are checked at start.
@@ -51,7 +54,7 @@ impl SqliteVault {
     /// [`VaultError::Database`] when the files cannot be made or read. Damage is no error: the database is set aside.
     pub fn open(state_dir: &Path, device: &PublicKey, now_wall_ms: u64) -> Result<OpenedVault, VaultError> {
         let mut notices = Vec::new();
-        let file = state_dir.join("state.db");
+        let file = state_dir.join(STATE_FILE);
         let noted = read_note(state_dir);
         let existed = file.exists();
         let vault = match Self::open_checked(state_dir, device) {
@@ -75,7 +78,7 @@ impl SqliteVault {
 
     /// Opens an existing database for reading; none is no error.
     pub(super) fn open_to_read(state_dir: &Path) -> Result<Option<Self>, VaultError> {
-        let file = state_dir.join("state.db");
+        let file = state_dir.join(STATE_FILE);
         if !file.exists() {
             return Ok(None);
         }
@@ -99,7 +102,7 @@ impl SqliteVault {
     }
 
     fn open_checked(state_dir: &Path, device: &PublicKey) -> Result<Self, VaultError> {
-        let file = state_dir.join("state.db");
+        let file = state_dir.join(STATE_FILE);
         let connection = Connection::open(&file)?;
         // Whose it is, before anything about it is changed.
         let new = Self::is_new(&connection, &file)?;
@@ -223,7 +226,7 @@ fn missing_records(noted: Option<&HeadNote>, head: Option<Head>, existed: bool) 
 
 impl Vault for SqliteVault {
     fn recover(&mut self) -> Result<(), VaultError> {
-        self.connection = configure(Connection::open(self.folder.join("state.db"))?)?;
+        self.connection = configure(Connection::open(self.folder.join(STATE_FILE))?)?;
         Ok(())
     }
 

@@ -1,4 +1,7 @@
 //! The thread that owns the vault, and the handle by which everybody else reaches it.
+//!
+//! Supervised as the child `store`; a life ends with [`Store::close`] or a panic inside the vault, which then waits for the next life.
+//! Refuses jobs while no thread is at work.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};

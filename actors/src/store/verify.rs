@@ -1,4 +1,6 @@
 //! Whether the whole chain holds, read page by page from the vault.
+//!
+//! Called by the keeper's `receipts --verify`, with and without a daemon. The verdict names the first record that is wrong.
 
 use wire::record::CHECKPOINT;
 use wire::{PublicKey, Record, RecordHash};

@@ -1,6 +1,6 @@
 //! The capture itself, in a thread of its own: open, skip frames until exposure has settled, give one picture, close.
 //!
-//! Every wait has a deadline and hears `stop` and a lost sign. Any error drops the stream and makes a new one, as a stream is dead after
+//! Called by the camera's handler, once for each picture; owns the stream until its end. Every wait has a deadline and hears `stop` and a lost sign. Any error drops the stream and makes a new one, as a stream is dead after
 //! an error, until the attempts or the time are used up.
 
 use std::time::Duration;

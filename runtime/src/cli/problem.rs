@@ -1,4 +1,6 @@
 //! How a command ends when it does not end well.
+//!
+//! Every error of a command passes here on its way to the terminal, where strings from outside are made visible.
 
 use std::error::Error;
 
