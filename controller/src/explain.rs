@@ -164,11 +164,13 @@ fn link(error: &LinkError, attempt: &Attempt<'_>) -> String {
 }
 
 /// What to do about a device that speaks plain HTTP where its link says https.
-fn turn_tls_on(attempt: &Attempt<'_>) -> &'static str {
+fn turn_tls_on(attempt: &Attempt<'_>) -> String {
+    let device = attempt.device;
+    let turn_on = format!("on {device} set link.direct.scheme = \"https\" and start latchkeyd anew");
     if attempt.claim {
-        "at the device run: latchkeyd pair, and claim with the link that it shows now; or set link.direct.scheme = \"https\" there and start latchkeyd anew"
+        format!("run there: latchkeyd pair, and claim with the link it shows now; or {turn_on}")
     } else {
-        "at the device set link.direct.scheme = \"https\" and start latchkeyd anew"
+        turn_on
     }
 }
 

@@ -97,7 +97,8 @@ fn plain_http_is_refused_where_the_link_says_https_and_nothing_is_said_in_clear(
     let address = daemon.direct();
     assert_eq!(daemon.stop(), 0);
     let mut plain = served(&room, &address.to_string(), "http");
-    room.latchkey(&["health", "kitchen"]).refused(4, &["kitchen"]);
+    let next = "on kitchen set link.direct.scheme = \"https\"";
+    room.latchkey(&["health", "kitchen"]).refused(4, &["no TLS is spoken there", next]);
     assert_eq!(plain.stop(), 0);
 
     // What reaches a listener that only listens is the first flight of TLS, once.
@@ -111,7 +112,7 @@ fn plain_http_is_refused_where_the_link_says_https_and_nothing_is_said_in_clear(
         listener.set_nonblocking(true).unwrap();
         (bytes[..read].to_vec(), listener)
     });
-    room.latchkey(&["health", "kitchen"]).refused(4, &["does not speak TLS", "http is never tried instead"]);
+    room.latchkey(&["health", "kitchen"]).refused(4, &["does not speak TLS", "http is never tried instead", next]);
     let (bytes, listener) = heard.join().unwrap();
     assert_eq!(bytes.first(), Some(&0x16), "a TLS handshake");
     assert!(!String::from_utf8_lossy(&bytes).contains("HTTP/1.1"));
