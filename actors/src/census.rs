@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use handlers::{BootTime, Census};
 use wire::Object;
 
-use crate::house::Inner;
+use crate::inner::Inner;
 use crate::registration::capability_state;
 use crate::tree::Node;
 

@@ -17,7 +17,8 @@ use wire::{
 
 use crate::authority::Snapshot;
 use crate::challenge::{Issue, Spender};
-use crate::house::{Forbidden, Inner, Link};
+use crate::house::{Forbidden, Link};
+use crate::inner::Inner;
 use crate::invoke::{Invocation, Outcome, invoke};
 use crate::state::{Say, pending_value};
 use crate::store::Change;

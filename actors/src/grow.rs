@@ -16,12 +16,14 @@ use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{error, warn};
-use wire::{CapabilityName, GrantName};
+use wire::declaration::DECLARATIONS_BYTES_MAX;
+use wire::{CapabilityName, Declaration, GrantName};
 
 use crate::authority::Snapshot;
 use crate::capability::{CapabilityParts, child, path_of};
 use crate::challenge::Challenges;
-use crate::house::{Branches, GrowError, House, Inner, Installation};
+use crate::house::{GrowError, House};
+use crate::inner::{Branches, Inner, Installation};
 use crate::parts::{Group, Installed, Parts, Service};
 use crate::prune::{Calendar, Leftovers, RECORD_BYTES_MAX, RECORDS_KEPT_MS, prune, write_leftovers};
 use crate::rate::Bucket;
@@ -174,6 +176,12 @@ type Grants = Vec<(GrantName, Vec<String>)>;
 fn install(installed: &[Installed]) -> Result<(Installations, Grants), GrowError> {
     let captures = Slots::captures();
     let (mut capabilities, mut grants) = (Installations::new(), Grants::new());
+    let bytes: usize = installed.iter().map(|one| declared_bytes(&one.declaration)).sum();
+    if bytes > DECLARATIONS_BYTES_MAX {
+        let message =
+            format!("declarations take {bytes} bytes together, and a device may declare {DECLARATIONS_BYTES_MAX}");
+        return Err(GrowError::Capability(message));
+    }
     for one in installed {
         let declaration = one.declaration.clone();
         let name = declaration.name.clone();
@@ -196,6 +204,12 @@ fn install(installed: &[Installed]) -> Result<(Installations, Grants), GrowError
         }
     }
     Ok((capabilities, grants))
+}
+
+/// About what a declaration takes in a registration: its texts, its bounds, and the names of its members.
+fn declared_bytes(declaration: &Declaration) -> usize {
+    const MEMBER_NAMES: usize = 256;
+    declaration.description.len() + declaration.bounds.to_object().to_vec().len() + MEMBER_NAMES
 }
 
 fn store_child(store: Store) -> Child {
@@ -356,4 +370,31 @@ pub(crate) async fn drain(inner: &Inner, limit: Duration) {
     inner.store.closed().await;
     let Head { last, .. } = *inner.store.head().borrow();
     tracing::info!(records = last, "closed");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A capability whose bounds take nearly the 4 KiB that they may.
+    fn wordy(number: usize) -> Installed {
+        let mut declaration = Declaration::device_health();
+        declaration.name = format!("custom.acme.wordy{number}").parse().unwrap();
+        let property = |index: usize| {
+            let described = serde_json::json!({"type": "integer", "description": "x".repeat(150)});
+            (format!("p{index}"), described)
+        };
+        let properties: serde_json::Map<_, _> = (0..19).map(property).collect();
+        let bounds = serde_json::json!({"type": "object", "properties": properties, "additionalProperties": false});
+        declaration.bounds = wire::Bounds::parse(wire::json::parse(bounds.to_string().as_bytes()).unwrap()).unwrap();
+        Installed { declaration, make: Arc::new(|| Err(Fault::Failed("never made".to_owned()))) }
+    }
+
+    #[test]
+    fn a_device_declares_no_more_than_fits_a_registration() {
+        let many: Vec<_> = (0..400).map(wordy).collect();
+        assert!(install(&many[..200]).is_ok());
+        let refused = install(&many).map(|_| ()).unwrap_err().to_string();
+        assert!(refused.contains("a device may declare 1048576"), "{refused}");
+    }
 }

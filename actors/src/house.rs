@@ -3,27 +3,14 @@
 //! [`House::grow`] starts the supervision tree; [`House::drain`] ends it. In between the house is reached by links
 //! ([`House::challenge`], [`House::answer`]) and by the keeper ([`House::command`]).
 
-use std::collections::BTreeMap;
-use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use handlers::{Clock, Sign};
 use tokio::sync::{broadcast, watch};
-use tokio_util::task::TaskTracker;
-use wire::{CapabilityName, Challenge, Declaration, GrantName, Refused, Sealed, Signer};
+use wire::{Challenge, Refused, Sealed};
 
-use crate::authority::Snapshot;
-use crate::capability::Perform;
-use crate::challenge::Challenges;
-use crate::rate::Bucket;
-use crate::registry::Registry;
-use crate::slots::Slots;
-use crate::state::Say;
-use crate::store::Store;
-use crate::supervise::{Place, Supervise};
-use crate::tree::Board;
+use crate::inner::Inner;
 use crate::{Caller, Command, Event, Parts, Reply, SettingsChange, Tree};
 
 /// Where a request came from; a challenge serves only on the link that issued it.
@@ -64,51 +51,6 @@ impl std::fmt::Debug for House {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("House").finish_non_exhaustive()
     }
-}
-
-/// What the rooms of the house share.
-pub(crate) struct Inner {
-    pub(crate) signer: Arc<dyn Signer>,
-    pub(crate) name: RwLock<String>,
-    pub(crate) version: &'static str,
-    pub(crate) simulated: bool,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) challenges: Arc<Challenges>,
-    pub(crate) registry: Arc<Registry>,
-    pub(crate) bucket: Bucket,
-    pub(crate) store: Store,
-    pub(crate) sign: Arc<Sign>,
-    pub(crate) capabilities: BTreeMap<CapabilityName, Installation>,
-    pub(crate) grants: Arc<Vec<(GrantName, Vec<String>)>>,
-    pub(crate) snapshots: watch::Receiver<Snapshot>,
-    pub(crate) state: Place<Say>,
-    pub(crate) branches: Branches,
-    pub(crate) root: ractor::ActorRef<Supervise>,
-    pub(crate) board: Board,
-    pub(crate) events: broadcast::Sender<Event>,
-    pub(crate) notices: Vec<String>,
-    pub(crate) calendar: crate::prune::Calendar,
-    pub(crate) leftovers: crate::prune::Leftovers,
-    /// Work that outlives its request: calls whose caller left, records of a sign going off.
-    pub(crate) tracker: TaskTracker,
-    pub(crate) refused: AtomicU64,
-    pub(crate) refused_log: crate::gate::RefusedLog,
-}
-
-/// A capability in service.
-pub(crate) struct Installation {
-    pub(crate) declaration: Arc<Declaration>,
-    pub(crate) path: String,
-    pub(crate) slots: Slots,
-    pub(crate) actor: Place<Perform>,
-}
-
-/// The supervisors below the root.
-#[derive(Clone, Default)]
-pub(crate) struct Branches {
-    pub(crate) capabilities: Place<Supervise>,
-    pub(crate) links: Place<Supervise>,
-    pub(crate) keeper: Place<Supervise>,
 }
 
 impl House {
@@ -175,35 +117,5 @@ impl House {
     /// Ends the house: no new work, running work has `limit`, then services and actors stop and the records are closed.
     pub async fn drain(&self, limit: Duration) {
         crate::grow::drain(&self.inner, limit).await;
-    }
-}
-
-impl Inner {
-    pub(crate) fn name(&self) -> String {
-        self.name.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
-    }
-
-    pub(crate) fn snapshot(&self) -> Snapshot {
-        self.snapshots.borrow().clone()
-    }
-
-    /// Tells terminals and pages; nobody listening is no fault.
-    pub(crate) fn tell(&self, event: Event) {
-        drop(self.events.send(event));
-    }
-
-    /// Makes a capability's actor anew. False: its supervisor does not know it.
-    pub(crate) async fn renew(&self, path: &str) -> bool {
-        let (reply, known) = tokio::sync::oneshot::channel();
-        self.branches.capabilities.send(Supervise::Renew { path: path.to_owned(), reply })
-            && known.await.unwrap_or(false)
-    }
-
-    /// Writes a keeper record about something that changed nothing in the state.
-    pub(crate) async fn note(&self, what: String) {
-        let draft = crate::journal::Draft::keeper(what, self.snapshot().durable.ownership, self.clock.wall_ms());
-        if let Err(error) = self.store.write(draft, Vec::new()).await {
-            tracing::debug!(%error, "a keeper record could not be written");
-        }
     }
 }

@@ -16,7 +16,7 @@ use wire::{Agent, Arguments, CapabilityName, Effect as CallEffect, ErrorCode, Id
 use crate::authority::{Permit, authorise};
 use crate::capability::{Ending, Perform, ReplyTo, Run};
 use crate::command::Event;
-use crate::house::{Inner, Installation};
+use crate::inner::{Inner, Installation};
 use crate::journal::{Draft, Value};
 use crate::registry::{Shut, Ticket};
 use crate::slots::{NoPlace, Slot};

@@ -12,7 +12,7 @@ use wire::{GrantName, Record};
 use crate::command::{
     Caller, Command, FailCode, Failure, GrantLine, JournalLine, OwnerLine, ReceiptLine, Reply, Status,
 };
-use crate::house::Inner;
+use crate::inner::Inner;
 use crate::ownership;
 use crate::state::{Act, Say};
 use crate::store::verify::Walk;

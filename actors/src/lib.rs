@@ -16,6 +16,7 @@ pub mod command;
 mod gate;
 mod grow;
 mod house;
+mod inner;
 mod invoke;
 mod journal;
 mod keeper;

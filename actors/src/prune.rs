@@ -8,7 +8,7 @@ use tokio::sync::Mutex;
 use tracing::{debug, warn};
 use wire::record::{CHECKPOINT, RecordKind};
 
-use crate::house::Inner;
+use crate::inner::Inner;
 use crate::journal::{Draft, Value};
 use crate::store::{Effect, OUTCOME_KEPT_MS, OpenRow, Store, StoreError, Vault, VaultError};
 

@@ -5,7 +5,7 @@
 use wire::declaration::PROTOCOL;
 use wire::{CapabilityState, Offered, Owner, Registration};
 
-use crate::house::Inner;
+use crate::inner::Inner;
 use crate::tree::NodeState;
 
 pub(crate) fn registration(inner: &Inner) -> Registration {
