@@ -209,10 +209,15 @@ fn what_stands_in_place_of_a_folder_or_is_missing_is_named() {
     let mut daemon = Start::simulated(&room).up();
     assert_eq!(daemon.stop(), 0);
     assert_eq!(fs::metadata(room.state()).unwrap().mode() & 0o7777, 0o700);
-    // A settings folder that somebody named is not made up.
+    // A settings folder that somebody named is not made up; the defaults hold, and that is told.
     let missing = room.file("missing");
-    let named = Start::bare(&room).arguments(&["--config-dir", missing.to_str().unwrap(), "run", "--simulate"]);
-    named.run().refused(1, &["no such settings folder", missing.to_str().unwrap(), "config init"]);
+    let free = ["--set", "link.direct.listen=127.0.0.1:0", "--set", "keeper.listen=127.0.0.1:0"];
+    let named = [&["--config-dir", missing.to_str().unwrap()][..], &free, &["run", "--simulate"]].concat();
+    let mut daemon = Start::bare(&room).arguments(&named).up();
+    let told = daemon.err.find(|line| line.contains("there is no settings folder")).expect("it is told");
+    assert!(told.contains(missing.to_str().unwrap()) && told.contains("config init"), "{told}");
+    assert!(!missing.exists());
+    assert_eq!(daemon.stop(), 0);
     // A file is no folder.
     fs::write(&missing, "").unwrap();
     Start::bare(&room)
