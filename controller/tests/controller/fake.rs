@@ -227,10 +227,8 @@ async fn serve(
             state.fault
         };
         let answer = answer(&body, &key, &state, fault);
-        let late = {
-            let state = locked(&state);
-            state.late.is_some() && state.late == state.asked.last().copied()
-        };
+        let is_late = |state: &State| state.late.is_some() && state.late == state.asked.last().copied();
+        let late = is_late(&locked(&state));
         let mut turns = changed.subscribe();
         while late && !locked(&state).active && turns.changed().await.is_ok() {}
         let (lost, hangs) = {
