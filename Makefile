@@ -19,6 +19,7 @@ test: ## everything CI runs: format, lints, build, all tests, the camera in a vi
 test-vm: ## only the virtual machine: a real V4L2 camera and a real LED, one snapshot each way
 	@scripts/setup.sh test
 	@cargo build --locked -p latchkey-runtime -p latchkey-controller -p latchkey-tests --bins
+	@cargo test --locked -q -p latchkey-handlers --lib --no-run
 	@scripts/test-vm.sh
 
 bench: ## the figures: signed calls against bare crypto and a bare server

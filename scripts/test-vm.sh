@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# test-vm.sh: the two programs with a real V4L2 camera and a real LED, in a throw-away virtual machine (scripts/vm.sh).
-# What happens in it is told by tests/src/bin/vm_guest. Needs the built programs, in LATCHKEY_BIN_DIR or target/debug.
+# test-vm.sh: the two programs with a real V4L2 camera and a real LED, in a throw-away virtual machine (scripts/vm.sh), and then the
+# camera adapter's own tests against that camera's faults. What happens in it is told by tests/src/bin/vm_guest and by
+# handlers/src/camera/vivid.rs. Needs the built programs, in LATCHKEY_BIN_DIR or target/debug, and the tests of `handlers` beside them.
 # Where this computer cannot run the machine it says why in LATCHKEY_SKIPS and ends well; with CI=true that is a failure.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -24,6 +25,13 @@ for program in latchkeyd latchkey vm_guest; do
   fi
 done
 
+# Of several builds the newest.
+camera_tests=$(find "$BIN/deps" -maxdepth 1 -type f -executable -name 'latchkey_handlers-*' -printf '%T@ %p\n' | sort -rn | sed -n '1s/^[^ ]* //p')
+if [ -z "$camera_tests" ]; then
+  end "the tests of latchkey-handlers are not built; make test-vm builds them"
+  exit 1
+fi
+
 errors=$(mktemp)
 trap 'rm -f "$errors"' EXIT
 code=0
@@ -31,13 +39,22 @@ scripts/vm.sh --fetch 2> >(tee "$errors" >&2) || code=$?
 wait # for tee
 if [ "$code" = 77 ]; then skip "$(tail -n 1 "$errors" | sed 's/^vm: //')"; fi
 
+CAMERA='vivid n_devs=1 node_types=0x1 num_inputs=1 input_types=0'
 code=0
 scripts/vm.sh --timeout "$TIMEOUT_S" \
-  --module 'vivid n_devs=1 node_types=0x1 num_inputs=1 input_types=0' --module uinput \
+  --module "$CAMERA" --module uinput \
   --put "$BIN/latchkeyd" /bin/latchkeyd --put "$BIN/latchkey" /bin/latchkey --put "$BIN/vm_guest" /bin/vm_guest \
   -- vm_guest || code=$?
 if [ "$code" != 0 ]; then
   end "FAILED ($code)"
   exit "$code"
 fi
+code=0
+scripts/vm.sh --timeout "$TIMEOUT_S" --module "$CAMERA" --put "$camera_tests" /bin/camera_tests \
+  -- camera_tests --ignored --test-threads=1 vivid || code=$?
+if [ "$code" != 0 ]; then
+  end "FAILED ($code): the camera's faults"
+  exit "$code"
+fi
+end 'passed: busy, unplugged, failing and silent, told apart on a real camera'
 end 'passed: pictures of a random colour from a real camera, under a real light'

@@ -1,10 +1,5 @@
-//! The Video4Linux adapter against a real device of the kernel's `vivid` driver, which can be told to fail. Run in a machine that has
-//! one, such as the throw-away one of `scripts/vm.sh`:
-//!
-//! ```text
-//! scripts/vm.sh --module 'vivid n_devs=1 node_types=0x1 num_inputs=1 input_types=0' --put TEST_PROGRAM /bin/t \
-//!     -- t --ignored --test-threads=1 vivid
-//! ```
+//! The Video4Linux adapter against a real device of the kernel's `vivid` driver, which can be told to fail. `make test-vm` runs these
+//! in a throw-away machine that has one (`scripts/test-vm.sh`); elsewhere they are ignored.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 use std::fs;
