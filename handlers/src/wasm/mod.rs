@@ -1,0 +1,19 @@
+//! Handlers of the keeper: a WebAssembly component runs in a child process that has nothing of the device.
+//!
+//! Owns, on the parent's side, compiling, the cache, the children and the [`WasmHandler`] that a capability actor calls; on the child's
+//! side the confinement and the engine. The parent never maps, compiles or runs what the keeper dropped: it hashes files, holds MACs,
+//! and speaks [`frame`]s. What a handler may touch is its manifest's reach and nothing else.
+//!
+//! One way: `runtime` finds a file (`config::folder`), has it inspected here ([`Workshop::inspect`]), and makes a handler of it
+//! ([`Workshop::handler`]), which lives and dies like every other capability.
+
+mod cache;
+mod child;
+pub mod confine;
+mod frame;
+pub mod log;
+pub mod outbound;
+pub mod reach;
+mod spawn;
+mod workshop;
+pub mod author;
