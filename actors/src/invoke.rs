@@ -333,6 +333,7 @@ fn outcome_of(ending: Option<Ending>, effect: CallEffect, capability: &Capabilit
             Fault::Busy(why) => (ErrorCode::Busy, why),
             Fault::Invalid { member, reason } => (ErrorCode::InvalidArguments, format!("{member}: {reason}")),
             Fault::Failed(why) => (ErrorCode::Failed, why),
+            Fault::Crashed(why) | Fault::Broken(why) => (unless_change(ErrorCode::Failed), why),
             Fault::Stopped => (unless_change(ErrorCode::Cancelled), "it was stopped".to_owned()),
         },
         Some(Ending::TimedOut) => (unless_change(ErrorCode::Timeout), format!("{capability} took longer than it may")),

@@ -5,6 +5,7 @@
 //! Knows no grants: what a device may do is never a setting.
 
 pub mod keys;
+pub mod manifest;
 pub mod places;
 pub mod safe;
 pub mod settings;

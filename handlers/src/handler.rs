@@ -66,6 +66,12 @@ pub enum Fault {
     /// The work was tried and went wrong (`failed`).
     #[error("{0}")]
     Failed(String),
+    /// The work crashed; the handler is as good as before for the next call (`failed`, or `unknown_outcome` of a change).
+    #[error("{0}")]
+    Crashed(String),
+    /// The work crashed, and the handler is to be made anew: it crashed too often in a row, or its process died.
+    #[error("{0}")]
+    Broken(String),
     /// The handler saw `stop`, or the sign went out under it.
     #[error("stopped before it was done")]
     Stopped,

@@ -11,6 +11,7 @@ pub mod health;
 mod jpeg;
 pub mod screen;
 pub mod sign;
+pub mod wasm;
 
 pub use camera::{Camera, CameraChoice, CameraTrouble, CaptureLimits, SimulatedCamera};
 pub use clock::{BootTime, Chance, Clock, SystemClock, TokioClock};

@@ -1,0 +1,1 @@
+//! workshop (being written).
