@@ -106,6 +106,22 @@ pub const KEYS: &[Key] = &[
         meaning: &["The LED that carries the in-use sign: its name under /sys/class/leds. When set, it must work."],
     },
     Key {
+        path: "handlers.folder",
+        kind: Kind::Text,
+        value: "\"/srv/latchkey/handlers\"",
+        unset: "handlers, beside the settings file",
+        meaning: &["The folder whose custom.MAKER.ACTION.wasm files become capabilities. When set, it must exist."],
+    },
+    Key {
+        path: "handlers.accept_weak_sandbox",
+        kind: Kind::Plain,
+        value: "false",
+        unset: "",
+        meaning: &[
+            "Whether custom handlers run where the kernel lacks Landlock or seccomp; false leaves them off there.",
+        ],
+    },
+    Key {
         path: "limits.rate_per_second",
         kind: Kind::Plain,
         value: "200",

@@ -4,6 +4,8 @@
 //! read. Called by both programs at their edge. Refuses unknown keys, loose permissions and symbolic links in place of secrets.
 //! Knows no grants: what a device may do is never a setting.
 
+pub mod digest;
+pub mod folder;
 pub mod keys;
 pub mod manifest;
 pub mod places;
@@ -12,6 +14,6 @@ pub mod settings;
 
 pub use places::{Flags, Places};
 pub use settings::{
-    CameraSettings, DeviceSettings, DirectSettings, KeeperSettings, LimitSettings, LinkSettings, LogFormat,
-    LogSettings, Scheme, Settings, SettingsError, SignSettings,
+    CameraSettings, DeviceSettings, DirectSettings, HandlerSettings, KeeperSettings, LimitSettings, LinkSettings,
+    LogFormat, LogSettings, Scheme, Settings, SettingsError, SignSettings,
 };

@@ -73,3 +73,74 @@ pub struct Descriptor {
     /// What arguments it takes.
     pub arguments: Option<Bounds>,
 }
+
+/// Why a manifest or a descriptor is refused: one line for people.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ManifestError {
+    /// Neither the `.toml` nor the file says what the handler does.
+    #[error("nothing says what it does")]
+    NoDescription,
+}
+
+impl Default for Manifest {
+    fn default() -> Self {
+        Self {
+            description: None,
+            effect: Effect::Change,
+            activation: Activation::Active,
+            captures: false,
+            timeout: TIMEOUT_DEFAULT,
+            memory_bytes: MEMORY_DEFAULT,
+            result_bytes_max: RESULT_BYTES_DEFAULT,
+            arguments: None,
+            reach: Reach::default(),
+        }
+    }
+}
+
+impl Manifest {
+    /// Reads a `.toml`.
+    ///
+    /// # Errors
+    /// See [`ManifestError`].
+    pub fn parse(_text: &str) -> Result<Self, ManifestError> {
+        Err(ManifestError::NoDescription)
+    }
+
+    /// The capability that the handler becomes.
+    ///
+    /// # Errors
+    /// See [`ManifestError`].
+    pub fn declaration(&self, _name: &CapabilityName, _descriptor: &Descriptor) -> Result<Declaration, ManifestError> {
+        Err(ManifestError::NoDescription)
+    }
+}
+
+impl Descriptor {
+    /// Reads a file's own description.
+    ///
+    /// # Errors
+    /// See [`ManifestError`].
+    pub fn parse(_json: &[u8]) -> Result<Self, ManifestError> {
+        Err(ManifestError::NoDescription)
+    }
+}
+
+/// Not scheme, host and port of a server.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct OriginError(String);
+
+impl std::str::FromStr for Origin {
+    type Err = OriginError;
+
+    fn from_str(text: &str) -> Result<Self, OriginError> {
+        Err(OriginError(text.to_owned()))
+    }
+}
+
+impl std::fmt::Display for Origin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.host)
+    }
+}

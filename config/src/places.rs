@@ -5,10 +5,14 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use crate::settings::SettingsError;
+use crate::settings::{Settings, SettingsError};
 
 /// The settings file's name inside the settings folder.
 const SETTINGS_FILE: &str = "latchkey.toml";
+/// The handlers folder's name inside the settings folder, unless the settings name another folder.
+const HANDLERS_DIR: &str = "handlers";
+/// Compiled handlers, inside the state folder.
+const CACHE_DIR: &str = "cache";
 
 /// What the command line said about places.
 #[derive(Debug, Clone, Default)]
@@ -77,6 +81,16 @@ impl Places {
     /// The settings file.
     pub fn settings_file(&self) -> PathBuf {
         self.config_dir.join(SETTINGS_FILE)
+    }
+
+    /// Where the keeper drops handlers: what `handlers.folder` names, else `handlers` beside the settings file.
+    pub fn handlers_dir(&self, settings: &Settings) -> PathBuf {
+        settings.handlers.folder.clone().unwrap_or_else(|| self.config_dir.join(HANDLERS_DIR))
+    }
+
+    /// Where compiled handlers are kept.
+    pub fn cache_dir(&self) -> PathBuf {
+        self.state_dir.join(CACHE_DIR)
     }
 }
 

@@ -1,6 +1,7 @@
 //! From what was written to what is valid: one function for each kind of value, each refusing with a reason for people.
 
 use std::net::{IpAddr, SocketAddr};
+use std::path::{Component, Path, PathBuf};
 
 use super::{LogFormat, Scheme};
 
@@ -86,6 +87,14 @@ pub(super) fn led(text: &str) -> Result<String, String> {
         return Err(format!("{text:?} is not a name under /sys/class/leds"));
     }
     Ok(text.to_owned())
+}
+
+pub(super) fn folder(text: &str) -> Result<PathBuf, String> {
+    let path = Path::new(text);
+    if !path.is_absolute() || text.contains('\0') || path.components().any(|part| part == Component::ParentDir) {
+        return Err(format!("{text:?} is not a folder's whole path, from / on and without `..`"));
+    }
+    Ok(path.to_owned())
 }
 
 pub(super) fn rate_per_second(rate: u32) -> Result<u32, String> {

@@ -46,6 +46,8 @@ pub struct Settings {
     pub camera: CameraSettings,
     /// `sign.*`
     pub sign: SignSettings,
+    /// `handlers.*`
+    pub handlers: HandlerSettings,
     /// `limits.*`
     pub limits: LimitSettings,
     /// `log.*`
@@ -125,6 +127,15 @@ pub struct CameraSettings {
 pub struct SignSettings {
     /// An LED's name under /sys/class/leds.
     pub led: Option<String>,
+}
+
+/// `handlers.*`
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct HandlerSettings {
+    /// Where custom handlers lie; without it, `handlers` beside the settings file.
+    pub folder: Option<PathBuf>,
+    /// Whether handlers run although the kernel cannot give their whole sandbox.
+    pub accept_weak_sandbox: bool,
 }
 
 /// `limits.*`
@@ -296,6 +307,10 @@ impl Settings {
                 device: on("camera.device").optional(raw.camera.device, |text| checks::camera(&text))?,
             },
             sign: SignSettings { led: on("sign.led").optional(raw.sign.led, |text| checks::led(&text))? },
+            handlers: HandlerSettings {
+                folder: on("handlers.folder").optional(raw.handlers.folder, |text| checks::folder(&text))?,
+                accept_weak_sandbox: raw.handlers.accept_weak_sandbox.unwrap_or(false),
+            },
             limits: LimitSettings {
                 rate_per_second: on("limits.rate_per_second").or(
                     raw.limits.rate_per_second,

@@ -10,6 +10,7 @@ pub(super) struct RawSettings {
     pub(super) keeper: RawKeeper,
     pub(super) camera: RawCamera,
     pub(super) sign: RawSign,
+    pub(super) handlers: RawHandlers,
     pub(super) limits: RawLimits,
     pub(super) log: RawLog,
 }
@@ -52,6 +53,13 @@ pub(super) struct RawCamera {
 #[serde(default, deny_unknown_fields)]
 pub(super) struct RawSign {
     pub(super) led: Option<String>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RawHandlers {
+    pub(super) folder: Option<String>,
+    pub(super) accept_weak_sandbox: Option<bool>,
 }
 
 #[derive(Deserialize, Default)]
