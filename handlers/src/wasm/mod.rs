@@ -17,3 +17,5 @@ pub mod reach;
 mod spawn;
 mod workshop;
 pub mod author;
+
+pub use child::{CHILD_ARGUMENT, asked as child_asked, main as child_main};
