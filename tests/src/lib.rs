@@ -14,6 +14,7 @@
 )]
 
 pub mod agent;
+pub mod guests;
 pub mod inside;
 pub mod keeper;
 pub mod link;
