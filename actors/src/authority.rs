@@ -115,7 +115,7 @@ impl Permit {
         if snapshot.changing || snapshot.durable.owner.is_none() || snapshot.durable.ownership != self.ownership {
             return Err(Lost::Owner);
         }
-        if self.grant.as_ref().is_some_and(|grant| !snapshot.durable.granted(grant)) {
+        if self.grant.as_ref().is_some_and(|grant| !snapshot.durable.granted(grant, None)) {
             return Err(Lost::Grant);
         }
         if self.needs_active && !snapshot.is_active(now) {
@@ -160,7 +160,7 @@ mod tests {
     fn snapshot(change: impl FnOnce(&mut Snapshot, &mut Durable)) -> Snapshot {
         let mut durable = Durable::new("boot");
         durable.owner = Some(owner_row(1));
-        durable.grants.insert("camera".parse().unwrap(), GrantRow { since_ms: 0 });
+        durable.grants.insert("camera".parse().unwrap(), GrantRow { since_ms: 0, seal: None });
         let mut snapshot = Snapshot {
             durable: Arc::new(durable.clone()),
             active: Some(Deadline { boot_ms: 100, wall_ms: 100 }),

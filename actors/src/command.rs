@@ -3,9 +3,14 @@
 //! These types are a stable surface (`--json` prints them), so members are added, never renamed. Times are wall-clock
 //! milliseconds since the Unix epoch and serve as labels only.
 
+use ::handlers::wasm::log::LogLine;
 use serde::{Deserialize, Serialize};
 
 use crate::tree::Tree;
+
+mod handlers;
+
+pub use handlers::{HandlerLine, HandlerState};
 
 /// Who asks: the peer's uid as the kernel gave it, and the way it came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -89,6 +94,13 @@ pub enum Command {
         /// The capability's name.
         capability: String,
     },
+    /// Every file of the handlers folder, in service or not.
+    Handlers,
+    /// What a handler logged last.
+    HandlerLog {
+        /// The capability's name.
+        name: String,
+    },
 }
 
 /// What the house answers.
@@ -161,6 +173,20 @@ pub enum Reply {
         last: u64,
         /// The records' CBOR one after the other, standard base64.
         records: String,
+    },
+    /// The handlers folder.
+    Handlers {
+        /// Each file, by name.
+        handlers: Vec<HandlerLine>,
+        /// What is wrong with the folder itself, or with this machine, in a sentence.
+        notice: Option<String>,
+    },
+    /// What a handler logged last.
+    HandlerLog {
+        /// The capability's name.
+        name: String,
+        /// Oldest first.
+        lines: Vec<LogLine>,
     },
     /// The device is free.
     Released {
@@ -247,6 +273,9 @@ pub struct Status {
     pub waiting: usize,
     /// The grants that are on.
     pub grants_on: Vec<String>,
+    /// Handlers that had been granted and changed since: what changed, and the command that grants them again.
+    #[serde(default)]
+    pub waiting_handlers: Vec<String>,
     /// The journal.
     pub journal: JournalLine,
     /// The in-use sign, in words.
@@ -404,6 +433,8 @@ pub enum Event {
     },
     /// The device is active no more.
     Deactivated,
+    /// What the handlers folder offers is another.
+    Handlers,
     /// Something the keeper should know.
     Notice {
         /// In a sentence.

@@ -387,7 +387,7 @@ mod tests {
         let properties: serde_json::Map<_, _> = (0..19).map(property).collect();
         let bounds = serde_json::json!({"type": "object", "properties": properties, "additionalProperties": false});
         declaration.bounds = wire::Bounds::parse(wire::json::parse(bounds.to_string().as_bytes()).unwrap()).unwrap();
-        Installed { declaration, make: Arc::new(|| Err(Fault::Failed("never made".to_owned()))) }
+        Installed { declaration, make: Arc::new(|| Err(Fault::Failed("never made".to_owned()))), custom: None }
     }
 
     #[test]

@@ -38,6 +38,8 @@ pub(crate) async fn command(inner: &Inner, caller: Caller, command: Command) -> 
         Command::ExportPage { after, until } => {
             reply(inner.store.query(move |vault| vault.rows(after, RECORDS_MAX).map(|rows| page(&rows, until))).await)
         }
+        Command::Handlers => Reply::Handlers { handlers: Vec::new(), notice: None },
+        Command::HandlerLog { name } => Reply::HandlerLog { name, lines: Vec::new() },
         Command::Restart { capability } => restart(inner, &capability).await,
         Command::Pair => act(inner, caller, Act::Pair).await,
         Command::ClosePairing => act(inner, caller, Act::ClosePairing).await,
@@ -101,6 +103,7 @@ fn status(inner: &Inner) -> Reply {
         active_until: snapshot.active.filter(|until| !until.reached(now)).map(|until| until.wall_ms),
         pairing_until: pairing,
         waiting: pending(durable),
+        waiting_handlers: Vec::new(),
         grants_on: durable.grants.keys().map(ToString::to_string).collect(),
         journal: journal_line(&inner.store),
         sign: inner.sign.describe(),
@@ -145,7 +148,7 @@ fn grants(inner: &Inner) -> Reply {
     let durable = inner.snapshot().durable;
     let lines = inner.grants.iter().map(|(name, capabilities)| GrantLine {
         name: name.to_string(),
-        on: durable.granted(name),
+        on: durable.granted(name, None),
         capabilities: capabilities.clone(),
         since: durable.grants.get(name).map(|grant| grant.since_ms),
     });

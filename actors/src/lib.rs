@@ -10,9 +10,11 @@
 
 mod authority;
 mod capability;
+mod catalogue;
 mod census;
 mod challenge;
 pub mod command;
+mod folder;
 mod gate;
 mod grow;
 mod house;
@@ -37,9 +39,11 @@ pub mod tree;
 pub use authority::Permit;
 pub use census::HouseCensus;
 pub use command::{
-    Caller, Command, Event, FailCode, GrantLine, JournalLine, OwnerLine, ReceiptLine, Reply, Status, Waiting, Way,
+    Caller, Command, Event, FailCode, GrantLine, HandlerLine, HandlerState, JournalLine, OwnerLine, ReceiptLine, Reply,
+    Status, Waiting, Way,
 };
+pub use folder::{Custom, FolderNow, HandlerAbout, RefusedHandler};
 pub use house::{Forbidden, GrowError, House, Link};
 pub use parts::{Group, Installed, Limits, Parts, Service, SettingsChange, Work};
-pub use store::{MemoryVault, OpenedVault, Reader, STATE_FILE, SqliteVault, Vault, VaultError};
+pub use store::{MemoryVault, OpenedVault, Reader, STATE_FILE, Seal, SqliteVault, Vault, VaultError};
 pub use tree::{Node, NodeState, Tree};

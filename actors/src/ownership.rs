@@ -253,7 +253,7 @@ pub(crate) fn after_reboot(durable: &mut Durable, boot_id: &str, now: &Now) -> V
 pub(crate) fn grant(durable: &mut Durable, name: GrantName, now: &Now) -> bool {
     let since_ms = now.wall_ms;
     let before = durable.grants.len();
-    durable.grants.entry(name).or_insert(GrantRow { since_ms });
+    durable.grants.entry(name).or_insert(GrantRow { since_ms, seal: None });
     durable.grants.len() > before
 }
 

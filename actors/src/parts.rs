@@ -7,6 +7,7 @@ use handlers::{CaptureHandler, Chance, Clock, Fault, Handler, Sign};
 use tokio_util::sync::CancellationToken;
 use wire::{CapabilityName, Declaration, Signer};
 
+use crate::folder::Custom;
 use crate::store::Vault;
 use crate::{House, HouseCensus};
 
@@ -49,6 +50,8 @@ pub struct Installed {
     pub declaration: Declaration,
     /// Makes the handler; called at start and at each restart of the capability's actor.
     pub make: Arc<dyn Fn() -> Result<Work, Fault> + Send + Sync>,
+    /// What it has beyond that when it is the keeper's own file; none for what the program brings with it.
+    pub custom: Option<Custom>,
 }
 
 /// A handler of either kind.

@@ -15,7 +15,7 @@ pub(crate) fn registration(inner: &Inner) -> Registration {
         let declaration = &installation.declaration;
         Offered {
             declaration: wire::Declaration::clone(declaration),
-            grant_on: declaration.grant.as_ref().is_some_and(|grant| snapshot.durable.granted(grant)),
+            grant_on: declaration.grant.as_ref().is_some_and(|grant| snapshot.durable.granted(grant, None)),
             state: capability_state(inner.board.state_of(&installation.path)),
         }
     });

@@ -91,7 +91,7 @@ async fn grow(party: &Party, break_now: &Arc<AtomicBool>) -> anyhow::Result<Hous
         census: HouseCensus::new(),
         vault: Box::new(vault),
         notices: Vec::new(),
-        capabilities: vec![Installed { declaration, make: Arc::new(make) }],
+        capabilities: vec![Installed { declaration, make: Arc::new(make), custom: None }],
         services: no_services,
         limits: Limits { rate_per_second: 1_000_000, rate_burst: 1_000_000 },
     };

@@ -289,7 +289,7 @@ fn sign_backends(
 }
 
 fn plain(declaration: Declaration, make: impl Fn() -> Work + Send + Sync + 'static) -> Installed {
-    Installed { declaration, make: Arc::new(move || Ok(make())) }
+    Installed { declaration, make: Arc::new(move || Ok(make())), custom: None }
 }
 
 fn health(clock: Arc<dyn Clock>, census: Arc<HouseCensus>, folder: PathBuf, simulated: bool) -> Installed {

@@ -2,10 +2,11 @@
 //!
 //! Plain data, as it lies in the database; members it does not know are refused as damage. The rules over it are in `ownership`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use config::digest::Digest;
 use serde::{Deserialize, Serialize};
-use wire::{Agent, ClaimCode, GrantName, Id, PublicKey, Salt};
+use wire::{Agent, CapabilityName, ClaimCode, GrantName, Id, PublicKey, Salt};
 
 /// Ownership, grants and changes. Only the state actor writes it; it is replaced as a whole, in one transaction with the
 /// record that tells of it.
@@ -26,6 +27,12 @@ pub struct Durable {
     pub refused_until: Option<Deadline>,
     /// The boot on whose clock the deadlines count.
     pub boot_id: String,
+    /// Grants that were turned off because the handler behind them changed or went, until the keeper grants or revokes them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub withdrawn: BTreeMap<GrantName, Withdrawn>,
+    /// What the journal says about the handlers folder already.
+    #[serde(default, skip_serializing_if = "FolderMemory::is_empty")]
+    pub folder: FolderMemory,
 }
 
 /// The owner.
@@ -46,6 +53,62 @@ pub struct OwnerRow {
 pub struct GrantRow {
     /// Since when, wall-clock milliseconds.
     pub since_ms: u64,
+    /// Of a custom capability: the content that was granted, and nothing else under its name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seal: Option<Seal>,
+}
+
+/// The content of a handler: its file, and what the keeper wrote about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Seal {
+    /// SHA-256 of the file.
+    pub file: Digest,
+    /// SHA-256 of its `.toml`, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub manifest: Option<Digest>,
+}
+
+/// A grant that the house turned off, because what had been granted is not there any more.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Withdrawn {
+    /// What happened to the handler.
+    pub by: WithdrawnBy,
+    /// When, wall-clock milliseconds.
+    pub at_ms: u64,
+}
+
+/// What happened to a handler that had been granted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WithdrawnBy {
+    /// Its file has another content.
+    File,
+    /// Its `.toml` has another content.
+    Manifest,
+    /// Both have.
+    Both,
+    /// Its file is gone.
+    Removed,
+    /// Its file is not taken any more.
+    Refused,
+}
+
+/// What the journal says about the handlers folder already, so that a restart does not say it again.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FolderMemory {
+    /// The handlers that were installed, as they were seen last.
+    pub known: BTreeMap<CapabilityName, Seal>,
+    /// The refusals: digests of file and reason.
+    pub refused: BTreeSet<Digest>,
+}
+
+impl FolderMemory {
+    fn is_empty(&self) -> bool {
+        self.known.is_empty() && self.refused.is_empty()
+    }
 }
 
 /// A claim, transfer or release.
@@ -130,13 +193,15 @@ impl Durable {
             refusals: 0,
             refused_until: None,
             boot_id: boot_id.to_owned(),
+            withdrawn: BTreeMap::new(),
+            folder: FolderMemory::default(),
         }
     }
 
-    /// Whether a grant is on.
+    /// Whether a grant is on for this content; what the program brings with it has no seal.
     #[must_use]
-    pub fn granted(&self, name: &GrantName) -> bool {
-        self.grants.contains_key(name)
+    pub fn granted(&self, name: &GrantName, seal: Option<&Seal>) -> bool {
+        self.grants.get(name).is_some_and(|grant| grant.seal.as_ref() == seal)
     }
 
     /// The key that asked for a change, if it is on record.

@@ -16,7 +16,9 @@ pub(crate) mod verify;
 use handlers::BootTime;
 use wire::{Id, RecordHash};
 
-pub use durable::{Change, ChangeKind, ChangeState, Deadline, Durable, GrantRow, OwnerRow};
+pub use durable::{
+    Change, ChangeKind, ChangeState, Deadline, Durable, FolderMemory, GrantRow, OwnerRow, Seal, Withdrawn, WithdrawnBy,
+};
 pub use memory::MemoryVault;
 pub use reader::Reader;
 pub use sqlite::{OpenedVault, STATE_FILE, SqliteVault};

@@ -67,6 +67,8 @@ impl Reader {
             | Command::Revoke { .. }
             | Command::Release
             | Command::Deactivate
+            | Command::Handlers
+            | Command::HandlerLog { .. }
             | Command::Restart { .. } => {
                 let message = "latchkeyd is not running, and this needs it; start it with: latchkeyd run".to_owned();
                 return Reply::Failed { code: FailCode::NotNow, message };
@@ -108,6 +110,7 @@ impl Reader {
             pairing_until: None,
             waiting: keeper::pending(&durable),
             grants_on: durable.grants.keys().map(ToString::to_string).collect(),
+            waiting_handlers: Vec::new(),
             journal: JournalLine::from(self.head()?),
             sign: "not running".to_owned(),
             notices: Vec::new(),

@@ -263,7 +263,7 @@ impl Fake {
 
     pub(crate) fn installed(self: &Arc<Self>) -> Installed {
         let fake = Arc::clone(self);
-        Installed { declaration: self.declaration.clone(), make: Arc::new(move || fake.made()) }
+        Installed { declaration: self.declaration.clone(), make: Arc::new(move || fake.made()), custom: None }
     }
 }
 

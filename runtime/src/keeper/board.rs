@@ -146,6 +146,7 @@ impl Board {
             | Event::Grant { .. }
             | Event::Activated { .. }
             | Event::Deactivated
+            | Event::Handlers
             | Event::Notice { .. } => true,
         }
     }
