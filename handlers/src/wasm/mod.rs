@@ -11,6 +11,7 @@ mod cache;
 mod child;
 pub mod confine;
 mod frame;
+mod handler;
 pub mod log;
 pub mod outbound;
 pub mod reach;
@@ -19,3 +20,7 @@ mod workshop;
 pub mod author;
 
 pub use child::{CHILD_ARGUMENT, asked as child_asked, main as child_main};
+pub use handler::{Spent, WasmHandler};
+pub use reach::Protected;
+pub use spawn::Program;
+pub use workshop::{Inspection, Refused, Source, Spec, Workshop, WorkshopError, WorkshopParts};
