@@ -181,12 +181,17 @@ fn tables() -> Vec<&'static str> {
 const NEAR_ENOUGH: f64 = 0.6;
 
 /// The known key, or keys, that `unknown` was probably meant to be.
+pub(crate) fn nearest(unknown: &str) -> Vec<&'static str> {
+    let paths: Vec<&str> = KEYS.iter().map(|key| key.path).collect();
+    nearest_of(unknown, &paths, &tables())
+}
+
+/// Like [`nearest`], among the keys and tables given.
 ///
 /// A right key in the wrong table is found by its last part, anything else by its letters.
-pub(crate) fn nearest(unknown: &str) -> Vec<&'static str> {
+pub(crate) fn nearest_of<'a>(unknown: &str, paths: &[&'a str], tables: &[&'a str]) -> Vec<&'a str> {
     let last = unknown.rsplit('.').next().unwrap_or(unknown);
-    let mut misplaced: Vec<&str> =
-        KEYS.iter().map(|key| key.path).filter(|path| path.rsplit('.').next() == Some(last)).collect();
+    let mut misplaced: Vec<&str> = paths.iter().copied().filter(|path| path.rsplit('.').next() == Some(last)).collect();
     let table = unknown.strip_suffix(last).unwrap_or_default();
     if misplaced.iter().any(|path| !table.is_empty() && path.starts_with(table)) {
         misplaced.retain(|path| path.starts_with(table));
@@ -197,15 +202,17 @@ pub(crate) fn nearest(unknown: &str) -> Vec<&'static str> {
     if !misplaced.is_empty() {
         return misplaced;
     }
-    KEYS.iter()
-        .map(|key| key.path)
-        .chain(tables())
+    likeliest(unknown, paths.iter().chain(tables).copied()).into_iter().collect()
+}
+
+/// The name that is most like `unknown`, as a whole or in its last part, if any is like enough.
+pub(crate) fn likeliest<'a>(unknown: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let last = unknown.rsplit('.').next().unwrap_or(unknown);
+    known
         .map(|path| (likeness(unknown, path).max(likeness(last, path.rsplit('.').next().unwrap_or(path)) * 0.9), path))
         .filter(|(likeness, _)| *likeness >= NEAR_ENOUGH)
         .max_by(|a, b| a.0.total_cmp(&b.0))
         .map(|(_, path)| path)
-        .into_iter()
-        .collect()
 }
 
 fn likeness(a: &str, b: &str) -> f64 {

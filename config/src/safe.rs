@@ -80,9 +80,9 @@ pub enum SafeError {
 /// Bits that open a private file or folder to others.
 const OTHERS: u32 = 0o077;
 /// Bits that let others change a file or folder.
-const OTHERS_WRITE: u32 = 0o022;
+pub(crate) const OTHERS_WRITE: u32 = 0o022;
 /// The permission bits of a mode.
-const PERMISSIONS: u32 = 0o7777;
+pub(crate) const PERMISSIONS: u32 = 0o7777;
 
 impl SafeError {
     fn system(path: &Path, action: &'static str) -> impl FnOnce(io::Error) -> Self {
@@ -94,7 +94,7 @@ impl SafeError {
 }
 
 /// The path as a shell takes it.
-fn quoted(path: &Path) -> String {
+pub(crate) fn quoted(path: &Path) -> String {
     let text = path.to_string_lossy();
     if text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/._-+@:,".contains(&byte)) {
         text.into_owned()
@@ -142,6 +142,15 @@ pub(crate) fn check_not_writable(path: &Path) -> Result<(), SafeError> {
     let found = fs::metadata(path).map_err(SafeError::system(path, "read"))?;
     check_owner(path, &found, true)?;
     check_mode(path, &found, OTHERS_WRITE, "go-w")
+}
+
+/// A folder that was opened already: ours or root's, and others may read it but not write into it.
+pub(crate) fn check_open_folder(path: &Path, found: &fs::Metadata) -> Result<(), SafeError> {
+    if !found.is_dir() {
+        return Err(SafeError::Kind { path: path.to_owned(), expected: "folder" });
+    }
+    check_owner(path, found, true)?;
+    check_mode(path, found, OTHERS_WRITE, "go-w")
 }
 
 fn check_owner(path: &Path, found: &fs::Metadata, root_too: bool) -> Result<(), SafeError> {

@@ -46,17 +46,22 @@ pub(super) fn host(text: &str) -> Result<String, String> {
     if let Ok(address) = bare.parse::<IpAddr>() {
         return Ok(address.to_string());
     }
+    if is_host_name(text) {
+        Ok(text.to_ascii_lowercase())
+    } else {
+        Err(format!("{text:?} is not a host name or address (without scheme and port)"))
+    }
+}
+
+/// Whether the domain system could know this name.
+pub(crate) fn is_host_name(text: &str) -> bool {
     let label = |label: &str| {
         (1..=63).contains(&label.len())
             && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
             && !label.starts_with('-')
             && !label.ends_with('-')
     };
-    if text.len() <= HOST_BYTES_MAX && text.split('.').all(label) {
-        Ok(text.to_ascii_lowercase())
-    } else {
-        Err(format!("{text:?} is not a host name or address (without scheme and port)"))
-    }
+    text.len() <= HOST_BYTES_MAX && text.split('.').all(label)
 }
 
 pub(super) fn hosts(texts: &[String]) -> Result<Vec<String>, String> {

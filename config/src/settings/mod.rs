@@ -19,6 +19,7 @@ mod raw;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use checks::is_host_name;
 use layers::Layer;
 use raw::RawSettings;
 
