@@ -31,7 +31,7 @@ const ROOMS: &[(&str, &[&str], &[&str])] = &[
     ("controller", &["wire", "config", "discovery"], &["base64"]),
     ("hub", &["wire", "config", "discovery", "controller"], &[]),
     ("tests", &["wire", "runtime", "controller", "hub"], &[]),
-    ("bench", &["wire", "actors", "runtime"], &[]),
+    ("bench", &["wire", "actors", "runtime"], &["wasmtime", "wat"]),
     ("examples", &["wire", "controller", "hub"], &[]),
 ];
 
@@ -210,6 +210,7 @@ fn rows() -> Vec<Row> {
             need!("dev-dependencies", "ed25519-dalek"),
             need!("dependencies", "ed25519-dalek"),
         ),
+        ("wit-component", "bench", need!("dev-dependencies", "wit-component"), need!("dependencies", "wit-component")),
         ("figment", "runtime", need!("dev-dependencies", "figment"), need!("dependencies", "figment")),
         ("wasmtime", "actors", need!("dev-dependencies", "wasmtime"), need!("build-dependencies", "wasmtime")),
         (
