@@ -93,3 +93,69 @@ impl fmt::Display for Origin {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    #[test]
+    fn a_server_is_scheme_host_and_port_and_nothing_else() {
+        let rows: &[(&str, &str)] = &[
+            ("http://192.168.1.20:80", "http://192.168.1.20:80"),
+            ("http://192.168.1.20", "http://192.168.1.20:80"),
+            ("https://lamp.local", "https://lamp.local:443"),
+            ("https://LAMP.Local:65535", "https://lamp.local:65535"),
+            ("http://[fd00::0:1]", "http://[fd00::1]:80"),
+            ("http://[::1]:8080", "http://[::1]:8080"),
+            ("http://a1.b2c", "http://a1.b2c:80"),
+            ("http://1.lamp", "http://1.lamp:80"),
+        ];
+        for (text, shown) in rows {
+            let origin: Origin = text.parse().unwrap();
+            assert_eq!(&origin.to_string(), shown);
+            assert_eq!(shown.parse::<Origin>().unwrap(), origin);
+        }
+        // Each beside a control that differs only in the flaw.
+        let rows: &[(&str, &str, &str)] = &[
+            ("ftp://lamp", "begins neither with http:// nor with https://", "http://lamp"),
+            ("HTTP://lamp", "begins neither with http:// nor with https://", "http://lamp"),
+            ("lamp", "begins neither with http:// nor with https://", "http://lamp"),
+            ("http:lamp", "begins neither with http:// nor with https://", "http://lamp"),
+            ("http://lamp/", "has a path", "http://lamp"),
+            ("http://lamp\\a", "has a path", "http://lamp"),
+            ("http://lamp?a", "has a query", "http://lamp"),
+            ("http://lamp#a", "has a fragment", "http://lamp"),
+            ("http://me@lamp", "names a user", "http://lamp"),
+            ("http://a:b@lamp", "names a user", "http://lamp"),
+            ("http://", "has no host name and no IP address", "http://a"),
+            ("http://:80", "has no host name and no IP address", "http://a:80"),
+            ("http://*.lamp", "has no host name and no IP address", "http://a.lamp"),
+            ("http://lamp.", "has no host name and no IP address", "http://lamp"),
+            ("http:// lamp", "has no host name and no IP address", "http://lamp"),
+            ("http://lämp", "has no host name and no IP address", "http://xn--lmp-qla"),
+            ("http://127.1", "has no host name and no IP address", "http://127.0.0.1"),
+            ("http://2130706433", "has no host name and no IP address", "http://127.0.0.1"),
+            ("http://0x7f.0.0.0x1", "has no host name and no IP address", "http://127.0.0.1"),
+            ("http://0177.0.0.1", "has no host name and no IP address", "http://177.0.0.1"),
+            ("http://256.1.1.1", "has no host name and no IP address", "http://255.1.1.1"),
+            ("http://lamp:", "has no port from 1 to 65535 behind its colon", "http://lamp"),
+            ("http://lamp:0", "has no port from 1 to 65535 behind its colon", "http://lamp:1"),
+            ("http://lamp:65536", "has no port from 1 to 65535 behind its colon", "http://lamp:65535"),
+            ("http://lamp:+80", "has no port from 1 to 65535 behind its colon", "http://lamp:80"),
+            ("http://lamp:080", "has no port from 1 to 65535 behind its colon", "http://lamp:80"),
+            ("http://lamp:80:80", "has no port from 1 to 65535 behind its colon", "http://lamp:80"),
+            ("http://[::1", "has no closing bracket", "http://[::1]"),
+            ("http://[lamp]", "has no IPv6 address in its brackets", "http://[::2]"),
+            ("http://[fe80::1%eth0]", "has no IPv6 address in its brackets", "http://[fe80::1]"),
+            ("http://[::1]80", "has something between its address and its port", "http://[::1]:80"),
+            ("http://fd00::1", "has no port from 1 to 65535 behind its colon", "http://[fd00::1]"),
+        ];
+        for (text, reason, control) in rows {
+            let error = text.parse::<Origin>().expect_err(text).to_string();
+            assert!(error.starts_with(&format!("{text:?} {reason};")), "{error}");
+            control.parse::<Origin>().unwrap_or_else(|error| unreachable!("the control is refused: {error}"));
+        }
+    }
+}

@@ -15,6 +15,7 @@ use super::{
     Reach, arguments, description, units,
 };
 use crate::keys;
+use crate::settings::syntax_reason;
 
 /// Every key of a manifest; what stands below `arguments` is read elsewhere.
 pub(super) const KEYS: [&str; 11] = [
@@ -45,7 +46,7 @@ impl Manifest {
         let reader = Reader { text };
         let document = ImDocument::parse(text).map_err(|error| ManifestError::Syntax {
             line: reader.line_at(error.span().map_or(text.len(), |span| span.start)),
-            reason: visible(&error.message().trim().replace('\n', "; ")),
+            reason: visible(&syntax_reason(&error)),
         })?;
         reader.check_keys(document.as_table(), "")?;
         let mut manifest = Self::default();

@@ -38,8 +38,7 @@ impl Layer {
         let text = text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text);
         let document = ImDocument::parse(text.clone()).map_err(|error| {
             let line = line_at(&text, error.span().map_or(text.len(), |span| span.start));
-            let reason = error.message().trim().replace('\n', "; ");
-            SettingsError::Syntax { place: format!("{path}:{line}"), reason }
+            SettingsError::Syntax { place: format!("{path}:{line}"), reason: syntax_reason(&error) }
         })?;
         Ok(Self { origin: Origin::File(path), document })
     }
@@ -158,6 +157,14 @@ fn as_toml(kind: Kind, value: &str) -> String {
         (Kind::List, _) => format!("[{}]", bare()),
         (Kind::Plain, Some(plain)) => plain.to_string(),
         (Kind::Text | Kind::Plain, _) => bare(),
+    }
+}
+
+/// What the parser says, in one line; of some mistakes it says nothing.
+pub(crate) fn syntax_reason(error: &toml_edit::TomlError) -> String {
+    match error.message().trim() {
+        "" => "this is not TOML".to_owned(),
+        said => said.replace('\n', "; "),
     }
 }
 

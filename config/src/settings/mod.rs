@@ -21,6 +21,7 @@ mod tests;
 
 pub(crate) use checks::is_host_name;
 use layers::Layer;
+pub(crate) use layers::syntax_reason;
 use raw::RawSettings;
 
 /// A settings file larger than this is something else.

@@ -38,6 +38,7 @@ fn without_a_file_the_defaults_hold() {
     assert_eq!(settings.keeper.listen.to_string(), "127.0.0.1:7602");
     assert_eq!(settings.limits, LimitSettings { rate_per_second: 200, rate_burst: 2000 });
     assert_eq!((settings.camera.device.clone(), settings.sign.led.clone(), settings.file()), (None, None, None));
+    assert_eq!(settings.handlers, HandlerSettings { folder: None, accept_weak_sandbox: false });
     assert!(!settings.device.name.is_empty() && settings.keeper.display && !settings.link.direct.tls());
 }
 
@@ -68,6 +69,8 @@ fn bare_text_is_a_string_and_toml_is_taken_as_it_is() {
         ("link.direct.advertise=[fd00::1]", "/link/direct/advertise", "\"fd00::1\""),
         ("link.direct.scheme=http", "/link/direct/scheme", "\"http\""),
         ("camera.device=/dev/video3", "/camera/device", "\"/dev/video3\""),
+        ("handlers.folder=/srv/handlers", "/handlers/folder", "\"/srv/handlers\""),
+        ("handlers.accept_weak_sandbox=true", "/handlers/accept_weak_sandbox", "true"),
     ];
     for (set, pointer, expected) in rows {
         let settings = load(None, &[], &[set]).unwrap();
@@ -132,6 +135,20 @@ fn a_value_that_does_not_do_names_the_place_that_set_it() {
         "…/latchkey.toml:2: `link.direct.advertise`: \"http://x\" is not a host name or address (without scheme and port)",
     );
     refused("[sign]\nled = '../x'", "…/latchkey.toml:2: `sign.led`: \"../x\" is not a name under /sys/class/leds");
+    for folder in ["handlers", "~/handlers", "/srv/../etc", ""] {
+        let sentence = format!(
+            "…/latchkey.toml:2: `handlers.folder`: {folder:?} is not a folder's whole path, from / on and without `..`"
+        );
+        refused(&format!("[handlers]\nfolder = '{folder}'"), &sentence);
+    }
+    refused(
+        "[handlers]\naccept_weak_sandbox = 'yes'",
+        "…/latchkey.toml:2: `handlers.accept_weak_sandbox`: expected true or false, found string \"yes\"",
+    );
+    refused(
+        "[handlers]\naccept_weak = true",
+        "…/latchkey.toml:2: unknown key `handlers.accept_weak`; did you mean `handlers.accept_weak_sandbox`?",
+    );
     let file: &[u8] = b"[link.direct]\nlisten = '127.0.0.1:1'";
     assert_eq!(
         load(Some(file), &[("LATCHKEY_SET_LINK__DIRECT__LISTEN", "nowhere")], &[]).unwrap_err(),
@@ -155,6 +172,7 @@ fn a_broken_file_names_its_line() {
         let sentence = load(Some(file.as_bytes()), &[], &[]).unwrap_err();
         assert!(sentence.starts_with(&format!("…/latchkey.toml:{line}: ")) && !sentence.contains('\n'), "{sentence}");
     }
+    refused("[device]\nname = ", "…/latchkey.toml:2: this is not TOML");
     assert_eq!(load(Some(b"\n# \xff"), &[], &[]).unwrap_err(), "…/latchkey.toml:2: not UTF-8 text");
 }
 
@@ -179,6 +197,16 @@ fn without_a_folder_the_defaults_hold_and_whoever_named_it_is_told() {
     assert!(places.advice().unwrap().contains("config init"));
     places.config_named = false;
     assert_eq!(places.advice(), None);
+}
+
+#[test]
+fn handlers_lie_beside_the_settings_file_unless_the_settings_name_their_folder() {
+    let (_folder, places) = room(None);
+    let places = Places { config_dir: "/c".into(), state_dir: "/s".into(), ..places };
+    for (sets, folder) in [(&[][..], "/c/handlers"), (&["handlers.folder=/srv/lamps"], "/srv/lamps")] {
+        assert_eq!(places.handlers_dir(&load(None, &[], sets).unwrap()), Path::new(folder));
+    }
+    assert_eq!(places.cache_dir(), Path::new("/s/cache"));
 }
 
 #[test]
