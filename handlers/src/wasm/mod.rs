@@ -9,12 +9,16 @@
 
 mod cache;
 mod child;
+mod children;
 pub mod confine;
+mod conversation;
 mod frame;
 mod handler;
+mod line;
 pub mod log;
 pub mod outbound;
 pub mod reach;
+mod requests;
 mod spawn;
 mod workshop;
 pub mod author;
