@@ -1,4 +1,4 @@
-//! The load: keep-alive connections that fetch a challenge, sign a call of `device.health`, and verify every answer.
+//! The load: keep-alive connections that fetch a challenge, sign a call, and verify every answer.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use hyper::client::conn::http1::SendRequest;
 use hyper::{Method, Request};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
-use wire::{Challenge, Envelope, Head, Id, Object, OwnerRequest, SecretKey, Signer};
+use wire::{Challenge, Envelope, Head, Id, Object, OwnerRequest, Refusal, SecretKey, Signer};
 
 /// The two keys of a run.
 pub(crate) struct Party {
@@ -28,6 +28,7 @@ pub(crate) struct Run {
     pub(crate) wall: Duration,
     pub(crate) p50_ms: f64,
     pub(crate) p99_ms: f64,
+    pub(crate) longest_ms: f64,
 }
 
 impl Party {
@@ -39,7 +40,7 @@ impl Party {
         }
     }
 
-    fn head(&self, challenge: &Challenge) -> Head {
+    pub(crate) fn head(&self, challenge: &Challenge) -> Head {
         let mut id = [0; 24];
         id[..8].copy_from_slice(&self.next.fetch_add(1, Ordering::Relaxed).to_be_bytes());
         Head { id: Id::from_bytes(id), challenge: *challenge, to: self.device.public().clone() }
@@ -51,10 +52,26 @@ impl Party {
     }
 }
 
+/// A call of `device.health`.
 #[expect(clippy::expect_used, reason = "a literal that is a capability name")]
-fn health() -> OwnerRequest {
+pub(crate) fn health() -> OwnerRequest {
     let capability = "device.health".parse().expect("a capability name");
     OwnerRequest::Invoke { capability, arguments: Object::new() }
+}
+
+/// What is asked, over and over.
+#[derive(Clone)]
+pub(crate) enum Ask {
+    /// Signed, and every answer verified; whether a refusal counts as an answer.
+    Signed { request: Arc<OwnerRequest>, may_be_refused: bool },
+    /// The same bytes as a call of `device.health`, to a server that knows no keys.
+    Bare,
+}
+
+impl Ask {
+    pub(crate) fn health() -> Self {
+        Self::Signed { request: Arc::new(health()), may_be_refused: false }
+    }
 }
 
 /// One keep-alive connection.
@@ -90,19 +107,29 @@ impl Connection {
     }
 
     /// One whole call; gives the length of the answer's body.
-    pub(crate) async fn call(&mut self, party: &Party) -> anyhow::Result<usize> {
+    pub(crate) async fn call(&mut self, party: &Party, request: &OwnerRequest) -> anyhow::Result<usize> {
+        let (outcome, bytes) = self.ask_signed(party, request).await?;
+        match outcome {
+            Ok(_) => Ok(bytes),
+            Err(refusal) => bail!("the device refused: {refusal}"),
+        }
+    }
+
+    /// One whole request; gives what the device answered, and the length of the answer's body.
+    pub(crate) async fn ask_signed(
+        &mut self,
+        party: &Party,
+        request: &OwnerRequest,
+    ) -> anyhow::Result<(Result<Object, Refusal>, usize)> {
         let challenge = self.challenge().await?;
         let head = party.head(&challenge);
-        let sealed = wire::envelope::seal(&party.owner, &health().to_body(&head));
+        let sealed = wire::envelope::seal(&party.owner, &request.to_body(&head));
         let answer = self.ask(Method::POST, "/v1/request", Bytes::from(sealed.into_bytes())).await?;
         let opened = Envelope::parse_result(&answer).and_then(|envelope| envelope.open_answer(party.device.public()));
         let (_, _, answer) = opened.context("an answer does not verify")?.into_parts();
         answer.matches(&head, party.owner.public())?;
         let bytes = answer.to_body().len();
-        if let Err(refusal) = answer.outcome {
-            bail!("the device refused: {refusal}");
-        }
-        Ok(bytes)
+        Ok((answer.outcome, bytes))
     }
 
     /// The same exchange with a server that knows no keys: sent and read, nothing verified.
@@ -114,27 +141,33 @@ impl Connection {
     }
 }
 
-/// Loads a server for a time; `signed` servers have every answer verified.
+/// Loads a server for a time.
 pub(crate) async fn drive(
     address: SocketAddr,
     party: &Arc<Party>,
     connections: usize,
     time: Duration,
-    signed: bool,
+    ask: Ask,
 ) -> anyhow::Result<Run> {
     let began = Instant::now();
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..connections {
-        let party = Arc::clone(party);
+        let (party, ask) = (Arc::clone(party), ask.clone());
         tasks.spawn(async move {
             let mut connection = Connection::open(address).await?;
             let mut took = Vec::new();
             while began.elapsed() < time {
                 let start = Instant::now();
-                if signed {
-                    connection.call(&party).await?;
-                } else {
-                    connection.exchange(&party).await?;
+                match &ask {
+                    Ask::Bare => connection.exchange(&party).await?,
+                    Ask::Signed { request, may_be_refused } => {
+                        let (outcome, _) = connection.ask_signed(&party, request).await?;
+                        if let Err(refusal) = outcome
+                            && !may_be_refused
+                        {
+                            bail!("the device refused: {refusal}");
+                        }
+                    }
                 }
                 took.push(start.elapsed());
             }
@@ -147,6 +180,7 @@ pub(crate) async fn drive(
     }
     took.sort_unstable();
     let quantile = |part: usize| took.get(took.len() * part / 100).map_or(0.0, |took| took.as_secs_f64() * 1e3);
+    let longest_ms = took.last().map_or(0.0, |took| took.as_secs_f64() * 1e3);
     let calls = u64::try_from(took.len())?;
-    Ok(Run { calls, wall: began.elapsed(), p50_ms: quantile(50), p99_ms: quantile(99) })
+    Ok(Run { calls, wall: began.elapsed(), p50_ms: quantile(50), p99_ms: quantile(99), longest_ms })
 }

@@ -15,6 +15,7 @@ mod crypto;
 mod load;
 mod report;
 mod restart;
+mod sandbox;
 mod server;
 
 use std::net::SocketAddr;

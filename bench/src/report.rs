@@ -1,19 +1,19 @@
 //! The report: starts the servers one beside the other, loads them in turn, and prints ratios.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use actors::SqliteVault;
-use actors::store::Vault;
+use actors::store::{GrantRow, Vault};
 use anyhow::{Context, bail};
 use serde_json::json;
 use wire::Signer;
 
 use crate::Cli;
-use crate::load::{Connection, Party, Run, drive};
+use crate::load::{Ask, Connection, Party, Run, drive, health};
 use crate::{crypto, restart, server};
 
 /// The processor that the servers and the crypto run on, and the one for the load.
@@ -27,10 +27,17 @@ const STARTS: usize = 7;
 const RESTARTS: u32 = 100;
 
 /// A server process; it ends with this value.
-struct Server {
+pub(crate) struct Server {
     child: Child,
-    address: SocketAddr,
-    started: Duration,
+    pub(crate) address: SocketAddr,
+    /// From the start of the process to the first challenge.
+    pub(crate) started: Duration,
+}
+
+impl Server {
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
 }
 
 impl Drop for Server {
@@ -62,7 +69,7 @@ pub(crate) fn run(cli: &Cli) -> anyhow::Result<()> {
 pub(crate) fn load_only(address: SocketAddr, connections: usize, seconds: f64) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let party = Arc::new(Party::new());
-    let run = runtime.block_on(drive(address, &party, connections, Duration::from_secs_f64(seconds), true))?;
+    let run = runtime.block_on(drive(address, &party, connections, Duration::from_secs_f64(seconds), Ask::health()))?;
     println!(
         "{} calls in {:.1} s, p50 {:.2} ms, p99 {:.2} ms",
         run.calls,
@@ -76,34 +83,42 @@ pub(crate) fn load_only(address: SocketAddr, connections: usize, seconds: f64) -
 async fn measure(cli: &Cli, me: &Path, latchkeyd: &Path, folder: &Path) -> anyhow::Result<()> {
     let party = Arc::new(Party::new());
     println!("starting the servers …");
-    let durable = start_latchkeyd(latchkeyd, &own(folder, "durable", &party)?).await?;
-    let memory_state = own(folder, "memory", &party)?;
+    let (durable_state, memory_state) = (folder.join("durable"), folder.join("memory"));
+    own(&durable_state, &party, std::iter::empty())?;
+    own(&memory_state, &party, std::iter::empty())?;
+    let durable = start_device(latchkeyd, &durable_state, None).await?;
     let memory = start(me, |address| vec!["memory".into(), address, memory_state.display().to_string()]).await?;
     let idle_kib = resident_kib(durable.child.id())?;
-    let answer_bytes = Connection::open(durable.address).await?.call(&party).await?;
+    let answer_bytes = Connection::open(durable.address).await?.call(&party, &health()).await?;
     let bare = start(me, |address| vec!["axum".into(), address, (answer_bytes * 4 / 3).to_string()]).await?;
 
     let (mut pair, mut axum, mut without, mut with) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for round in 1..=cli.rounds {
         println!("round {round} of {} …", cli.rounds);
         pair.push(crypto_on_server_cpu(&party, answer_bytes, cli.seconds / 2.0)?);
-        axum.push(load(&bare, &party, cli, false).await?);
-        without.push(load(&memory, &party, cli, true).await?);
-        with.push(load(&durable, &party, cli, true).await?);
+        axum.push(load(&bare, &party, cli, Ask::Bare).await?);
+        without.push(load(&memory, &party, cli, Ask::health()).await?);
+        with.push(load(&durable, &party, cli, Ask::health()).await?);
     }
     let loaded_kib = resident_kib(durable.child.id())?;
     drop((durable, memory, bare));
     println!("starts and restarts …");
     let mut starts = Vec::new();
     for _ in 0..STARTS {
-        starts.push(start_latchkeyd(latchkeyd, &folder.join("durable")).await?.started.as_secs_f64() * 1e3);
+        starts.push(start_device(latchkeyd, &durable_state, None).await?.started.as_secs_f64() * 1e3);
     }
     let restarts = restart::times_ms(RESTARTS).await?;
     let figures = Figures { pair, axum, without, with, idle_kib, loaded_kib, starts, restarts, answer_bytes };
+    if !cli.json {
+        figures.print();
+    }
+    let handlers = crate::sandbox::run(cli, latchkeyd, folder).await?;
     if cli.json {
-        println!("{:#}", figures.json())
-    } else {
-        figures.print()
+        let mut all = figures.json();
+        if let Some(all) = all.as_object_mut() {
+            all.insert("handlers".to_owned(), handlers);
+        }
+        println!("{all:#}");
     }
     Ok(())
 }
@@ -201,35 +216,44 @@ fn rate(round: &Round) -> f64 {
     round.run.calls as f64 / round.run.wall.as_secs_f64()
 }
 
-async fn load(server: &Server, party: &Arc<Party>, cli: &Cli, signed: bool) -> anyhow::Result<Round> {
+async fn load(server: &Server, party: &Arc<Party>, cli: &Cli, ask: Ask) -> anyhow::Result<Round> {
     let before = cpu_time(server.child.id())?;
     let time = Duration::from_secs_f64(cli.seconds);
-    let run = drive(server.address, party, cli.connections, time, signed).await?;
+    let run = drive(server.address, party, cli.connections, time, ask).await?;
     let used = cpu_time(server.child.id())?.saturating_sub(before);
     Ok(Round { cpu_us: used.as_secs_f64() * 1e6 / run.calls.max(1) as f64, run })
 }
 
-/// A state folder with the run's device key and owner in it.
-fn own(folder: &Path, name: &str, party: &Party) -> anyhow::Result<PathBuf> {
-    let state = folder.join(name);
-    config::safe::ensure_private_dir(&state)?;
+/// A state folder with the run's device key, its owner and these grants in it.
+pub(crate) fn own(
+    state: &Path,
+    party: &Party,
+    grants: impl Iterator<Item = (wire::GrantName, GrantRow)>,
+) -> anyhow::Result<()> {
+    config::safe::ensure_private_dir(state)?;
     let key = wire::text::base64url_encode(party.device.seed().as_ref());
     config::safe::write_private(&state.join(runtime::key::KEY_FILE), format!("{key}\n").as_bytes())?;
-    let mut vault = SqliteVault::open(&state, party.device.public(), 0)?.vault;
+    let mut vault = SqliteVault::open(state, party.device.public(), 0)?.vault;
+    let mut durable = server::owned_state(party)?;
+    durable.grants.extend(grants);
     vault.begin()?;
-    vault.put_durable(&server::owned_state(party)?)?;
+    vault.put_durable(&durable)?;
     vault.commit()?;
     vault.close_vault();
-    Ok(state)
+    Ok(())
 }
 
-async fn start_latchkeyd(latchkeyd: &Path, state: &Path) -> anyhow::Result<Server> {
+/// Starts a device, with a folder for handlers if there is one.
+pub(crate) async fn start_device(latchkeyd: &Path, state: &Path, handlers: Option<&Path>) -> anyhow::Result<Server> {
     start(latchkeyd, |address| {
-        let state = state.display().to_string();
-        let mut words = vec!["--state-dir".to_owned(), state.clone(), "--config-dir".to_owned(), state];
+        let folder = state.display().to_string();
+        let mut words = vec!["--state-dir".to_owned(), folder.clone(), "--config-dir".to_owned(), folder];
+        let mut sets =
+            handlers.map(|handlers| format!("handlers.folder={}", handlers.display())).into_iter().collect::<Vec<_>>();
         if let Ok(address) = address.parse() {
-            words.extend(server::settings(address).into_iter().flat_map(|set| ["--set".to_owned(), set]));
+            sets.extend(server::settings(address));
         }
+        words.extend(sets.into_iter().flat_map(|set| ["--set".to_owned(), set]));
         words.extend(["run".to_owned(), "--simulate".to_owned()]);
         words
     })
@@ -274,7 +298,7 @@ fn crypto_on_server_cpu(party: &Arc<Party>, answer_bytes: usize, seconds: f64) -
     worker.join().map_err(|_| anyhow::anyhow!("the crypto round broke off"))?
 }
 
-fn pin(cpu: usize) -> anyhow::Result<()> {
+pub(crate) fn pin(cpu: usize) -> anyhow::Result<()> {
     let mut set = rustix::thread::CpuSet::new();
     set.set(cpu);
     rustix::thread::sched_setaffinity(None, &set).context("this needs two processors")
@@ -291,19 +315,34 @@ fn cpu_time(pid: u32) -> anyhow::Result<Duration> {
     Ok(Duration::from_nanos(total))
 }
 
-fn resident_kib(pid: u32) -> anyhow::Result<u64> {
+/// Processor time of a process and of its children that live.
+pub(crate) fn cpu_of_all(pid: u32) -> anyhow::Result<Duration> {
+    let mut total = cpu_time(pid)?;
+    for entry in std::fs::read_dir("/proc")? {
+        let Some(other) = entry?.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
+        // Any of them may end while we read.
+        let Ok(stat) = std::fs::read_to_string(format!("/proc/{other}/stat")) else { continue };
+        let parent = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(1)?.parse::<u32>().ok());
+        if parent == Some(pid) {
+            total = total.saturating_add(cpu_time(other).unwrap_or_default());
+        }
+    }
+    Ok(total)
+}
+
+pub(crate) fn resident_kib(pid: u32) -> anyhow::Result<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
     Ok(line.trim().trim_end_matches(" kB").parse()?)
 }
 
-fn median(values: impl Iterator<Item = f64>) -> f64 {
+pub(crate) fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<_> = values.collect();
     values.sort_by(f64::total_cmp);
     quantile(&values, 50)
 }
 
 /// Of sorted values.
-fn quantile(sorted: &[f64], part: usize) -> f64 {
+pub(crate) fn quantile(sorted: &[f64], part: usize) -> f64 {
     sorted.get((sorted.len() * part / 100).min(sorted.len().saturating_sub(1))).copied().unwrap_or_default()
 }
