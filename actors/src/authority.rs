@@ -11,7 +11,8 @@ use handlers::BootTime;
 use wire::{Activation, CapabilityName, Declaration, ErrorCode, GrantName, PairingSecret, PublicKey, Refusal};
 
 use crate::challenge::Issue;
-use crate::store::{Deadline, Durable, OwnerRow};
+use crate::state::Retired;
+use crate::store::{Deadline, Durable, OwnerRow, Seal};
 
 /// Ownership, grants and activation at one moment.
 #[derive(Debug, Clone)]
@@ -24,6 +25,8 @@ pub(crate) struct Snapshot {
     pub(crate) pairing: Option<Arc<Pairing>>,
     /// A change of owner is being written: nobody may anything.
     pub(crate) changing: bool,
+    /// Contents that left service with their grants a moment ago: calls that had begun on them end as they would have.
+    pub(crate) retired: Arc<Vec<Retired>>,
 }
 
 /// Pairing, opened by the keeper.
@@ -34,6 +37,18 @@ pub(crate) struct Pairing {
 }
 
 impl Snapshot {
+    /// Nobody may anything yet.
+    pub(crate) fn nobody(durable: Durable) -> Self {
+        Self {
+            durable: Arc::new(durable),
+            active: None,
+            activate_after: None,
+            pairing: None,
+            changing: true,
+            retired: Arc::default(),
+        }
+    }
+
     /// The owner, unless it is being changed.
     pub(crate) fn owner(&self) -> Option<&OwnerRow> {
         self.durable.owner.as_ref().filter(|_| !self.changing)
@@ -74,6 +89,8 @@ pub struct Permit {
     capability: CapabilityName,
     ownership: u64,
     grant: Option<GrantName>,
+    /// The content that was granted, of a handler.
+    seal: Option<Seal>,
     needs_active: bool,
 }
 
@@ -96,11 +113,12 @@ impl Lost {
 }
 
 impl Permit {
-    fn assertion(declaration: &Declaration, ownership: u64) -> Self {
+    fn assertion(declaration: &Declaration, seal: Option<&Seal>, ownership: u64) -> Self {
         Self {
             capability: declaration.name.clone(),
             ownership,
             grant: declaration.grant.clone(),
+            seal: seal.copied(),
             needs_active: declaration.activation == Activation::Active,
         }
     }
@@ -110,12 +128,22 @@ impl Permit {
         self.capability == *capability
     }
 
-    /// Whether what it stands on still holds.
+    /// Whether what it stands on still holds. A content that left service takes its grant with it, but not from those who are at
+    /// work on it already.
     pub(crate) fn holds(&self, snapshot: &Snapshot, now: BootTime) -> Result<(), Lost> {
+        self.stands(snapshot, now, true)
+    }
+
+    fn stands(&self, snapshot: &Snapshot, now: BootTime, begun: bool) -> Result<(), Lost> {
         if snapshot.changing || snapshot.durable.owner.is_none() || snapshot.durable.ownership != self.ownership {
             return Err(Lost::Owner);
         }
-        if self.grant.as_ref().is_some_and(|grant| !snapshot.durable.granted(grant, None)) {
+        let retired = |grant: &GrantName| {
+            let content = |retired: &Retired| retired.grant == *grant && Some(&retired.seal) == self.seal.as_ref();
+            begun && snapshot.retired.iter().any(content)
+        };
+        let granted = |grant: &GrantName| snapshot.durable.granted(grant, self.seal.as_ref()) || retired(grant);
+        if self.grant.as_ref().is_some_and(|grant| !granted(grant)) {
             return Err(Lost::Grant);
         }
         if self.needs_active && !snapshot.is_active(now) {
@@ -130,11 +158,12 @@ impl Permit {
 pub(crate) fn authorise(
     snapshot: &Snapshot,
     declaration: &Declaration,
+    seal: Option<&Seal>,
     ownership: u64,
     now: BootTime,
 ) -> Result<Permit, Refusal> {
-    let permit = Permit::assertion(declaration, ownership);
-    permit.holds(snapshot, now).map_err(|lost| refusal(lost, declaration)).map(|()| permit)
+    let permit = Permit::assertion(declaration, seal, ownership);
+    permit.stands(snapshot, now, false).map_err(|lost| refusal(lost, declaration)).map(|()| permit)
 }
 
 fn refusal(lost: Lost, declaration: &Declaration) -> Refusal {
@@ -167,6 +196,7 @@ mod tests {
             activate_after: None,
             pairing: None,
             changing: false,
+            retired: Arc::default(),
         };
         change(&mut snapshot, &mut durable);
         snapshot.durable = Arc::new(durable);
@@ -176,7 +206,7 @@ mod tests {
     #[track_caller]
     fn check(change: impl FnOnce(&mut Snapshot, &mut Durable), expected: Result<(), ErrorCode>) {
         let camera = Declaration::camera_snapshot();
-        let verdict = authorise(&snapshot(change), &camera, 1, BootTime::from_ms(50));
+        let verdict = authorise(&snapshot(change), &camera, None, 1, BootTime::from_ms(50));
         assert_eq!(verdict.map(|_| ()).map_err(|refusal| refusal.error), expected);
     }
 
@@ -194,7 +224,7 @@ mod tests {
     #[test]
     fn a_permit_ends_with_what_it_stood_on() {
         let now = BootTime::from_ms(50);
-        let given = || authorise(&snapshot(|_, _| {}), &Declaration::camera_snapshot(), 1, now).unwrap();
+        let given = || authorise(&snapshot(|_, _| {}), &Declaration::camera_snapshot(), None, 1, now).unwrap();
         let holds = |change: fn(&mut Snapshot, &mut Durable)| given().holds(&snapshot(change), now);
         assert_eq!(holds(|_, _| {}), Ok(()));
         assert_eq!(holds(|_, durable| durable.ownership += 1), Err(Lost::Owner));
@@ -219,7 +249,9 @@ mod tests {
             snapshot.active = None;
             durable.grants.clear();
         });
-        assert!(authorise(&bare, &health, 1, BootTime::from_ms(50)).is_ok());
-        assert!(authorise(&snapshot(|_, durable| durable.owner = None), &health, 1, BootTime::from_ms(50)).is_err());
+        assert!(authorise(&bare, &health, None, 1, BootTime::from_ms(50)).is_ok());
+        assert!(
+            authorise(&snapshot(|_, durable| durable.owner = None), &health, None, 1, BootTime::from_ms(50)).is_err()
+        );
     }
 }

@@ -25,7 +25,7 @@ use crate::authority::{Permit, Snapshot};
 use crate::parts::Work;
 use crate::slots::Slot;
 use crate::supervise::{Child, Intensity, Place, Start, panic_text, why_not_started};
-use crate::tree::Board;
+use crate::tree::Post;
 
 /// How long a handler may take to be made; longer counts as a failed start.
 const MAKE_MAX: Duration = Duration::from_secs(5);
@@ -34,12 +34,14 @@ const STOP_MAX: Duration = Duration::from_secs(2);
 /// While work runs, the clock is held against its permit at least this often.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
+/// Why a call of a handler that changed or went does not begin.
+pub(crate) const OUT_OF_SERVICE: &str = "its file was changed or removed";
+
 /// What a capability actor stands on.
 #[derive(Clone)]
 pub(crate) struct CapabilityParts {
     pub(crate) installed: Installed,
-    pub(crate) path: String,
-    pub(crate) board: Board,
+    pub(crate) post: Post,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) snapshots: watch::Receiver<Snapshot>,
 }
@@ -171,6 +173,9 @@ impl Hands {
         if !run.permit.is_for(&self.parts.installed.declaration.name) {
             return Err("its permit is for another capability");
         }
+        if self.parts.post.has_left() {
+            return Err(OUT_OF_SERVICE);
+        }
         let held = run.permit.holds(&self.parts.snapshots.borrow(), self.parts.clock.boot());
         held.map_err(crate::authority::Lost::in_words)?;
         if run.lit.as_ref().is_some_and(|lit| lit.lost().is_cancelled()) {
@@ -199,7 +204,7 @@ async fn perform(parts: CapabilityParts, work: Work, run: Begun, actor: ActorRef
     let stop = CancellationToken::new();
     let call = Call { arguments, stop: stop.clone(), clock: Arc::clone(&parts.clock), agent };
     let began = parts.clock.boot();
-    parts.board.began(&parts.path);
+    parts.post.began();
     let mut task: JoinHandle<Result<Object, Fault>> = tokio::spawn(async move {
         match (work, lit) {
             (Work::Plain(handler), _) => handler.run(call).await,
@@ -215,10 +220,14 @@ async fn perform(parts: CapabilityParts, work: Work, run: Begun, actor: ActorRef
         () = token(sign_lost.as_ref()) => (Ending::Cancelled("the in-use sign was lost"), true),
         () = tokio::time::sleep(timeout) => (Ending::TimedOut, true),
     };
-    parts.board.ended(&parts.path, parts.clock.boot().since(began));
+    parts.post.ended(parts.clock.boot().since(began));
     match &ending {
-        Ending::Fault(fault) => parts.board.error(&parts.path, fault.to_string()),
-        Ending::TimedOut => parts.board.error(&parts.path, format!("cut off after {} ms", timeout.as_millis())),
+        Ending::Fault(Fault::Broken(why)) => {
+            parts.post.error(why.clone());
+            drop(actor.cast(Perform::Broken(why.clone())));
+        }
+        Ending::Fault(fault) => parts.post.error(fault.to_string()),
+        Ending::TimedOut => parts.post.error(format!("cut off after {} ms", timeout.as_millis())),
         // Told before the reply, so that no later call is handed to the broken handler.
         Ending::Crashed(why) => drop(actor.cast(Perform::Broken(why.clone()))),
         Ending::Value(_) | Ending::Cancelled(_) | Ending::NotBegun(_) | Ending::Unreached => {}
@@ -241,18 +250,25 @@ async fn wind_down(
     parts: &CapabilityParts,
     actor: &ActorRef<Perform>,
 ) {
-    if let Ok(ended) = tokio::time::timeout(STOP_MAX, &mut task).await {
-        if let Err(panic) = ended {
-            drop(actor.cast(Perform::Broken(format!("panicked: {}", panic_text(panic)))));
+    if let Ok(done) = tokio::time::timeout(STOP_MAX, &mut task).await {
+        match ended(done) {
+            Ending::Crashed(why) | Ending::Fault(Fault::Broken(why)) => drop(actor.cast(Perform::Broken(why))),
+            Ending::Fault(Fault::Crashed(why)) => parts.post.error(why),
+            Ending::Fault(_)
+            | Ending::Value(_)
+            | Ending::TimedOut
+            | Ending::Cancelled(_)
+            | Ending::NotBegun(_)
+            | Ending::Unreached => {}
         }
         return;
     }
-    parts.board.abandoned(&parts.path, 1);
+    parts.post.abandoned(1);
     drop(slot);
     task.abort();
     drop(actor.cast(Perform::Broken("its work would not stop".to_owned())));
     drop(task.await);
-    parts.board.abandoned(&parts.path, -1);
+    parts.post.abandoned(-1);
 }
 
 fn ended(done: Result<Result<Object, Fault>, tokio::task::JoinError>) -> Ending {
@@ -287,7 +303,7 @@ async fn token(token: Option<&CancellationToken>) {
 
 /// The capability as a child of its supervisor.
 pub(crate) fn child(parts: CapabilityParts, place: Place<Perform>) -> Child {
-    let path = parts.path.clone();
+    let path = parts.post.path().to_owned();
     let start: Start = Arc::new(move |parent| {
         let (parts, place) = (parts.clone(), place.clone());
         Box::pin(async move {

@@ -57,6 +57,10 @@ impl Census for HouseCensus {
 
 fn report(house: &Inner) -> Object {
     let tree = house.board.tree();
+    let mut capabilities = Object::new();
+    for (name, installation) in &house.catalogue.now().capabilities {
+        capabilities.insert(name.as_str(), capability_state(installation.post.state()).as_str());
+    }
     let states = |path: &str| {
         let children = tree.root.find(path).map(|node| node.children.as_slice()).unwrap_or_default();
         let mut states = Object::new();
@@ -70,7 +74,7 @@ fn report(house: &Inner) -> Object {
     journal.insert("writable", house.store.writable());
     journal.insert("last", head.last);
     let mut report = Object::new();
-    report.insert("capabilities", states("capabilities"));
+    report.insert("capabilities", capabilities);
     report.insert("links", states("links"));
     report.insert("sign", house.sign.describe());
     report.insert("journal", journal);

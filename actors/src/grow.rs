@@ -5,7 +5,6 @@
 
 #![expect(clippy::disallowed_methods, reason = "the closer of the store is ended with it")]
 
-use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
@@ -16,22 +15,21 @@ use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{error, warn};
-use wire::declaration::DECLARATIONS_BYTES_MAX;
-use wire::{CapabilityName, Declaration, GrantName};
 
 use crate::authority::Snapshot;
-use crate::capability::{CapabilityParts, child, path_of};
+use crate::catalogue::{Catalogue, SETTLE_MAX, Soil, settle};
 use crate::challenge::Challenges;
 use crate::house::{GrowError, House};
-use crate::inner::{Branches, Inner, Installation};
-use crate::parts::{Group, Installed, Parts, Service};
+use crate::inner::{Branches, Inner};
+use crate::parts::{Group, Parts, Service};
 use crate::prune::{Calendar, Leftovers, RECORD_BYTES_MAX, RECORDS_KEPT_MS, prune, write_leftovers};
 use crate::rate::Bucket;
 use crate::registry::Registry;
-use crate::slots::Slots;
 use crate::state::{Say, State, StateParts};
 use crate::store::{Durable, Head, Store};
-use crate::supervise::{Child, Ground, Intensity, Place, Start, Supervise, Supervisor, branch, task, why_not_started};
+use crate::supervise::{
+    Child, Children, Ground, Intensity, Place, Start, Supervise, Supervisor, branch, task, why_not_started,
+};
 use crate::tree::{Board, NodeState};
 
 /// How long state and journal may take to be at work.
@@ -62,16 +60,9 @@ pub(crate) async fn grow(parts: Parts) -> Result<House, GrowError> {
     let challenges = Arc::new(Challenges::new(parts.chance.as_ref()));
     let registry = Arc::<Registry>::default();
     let (events, _) = broadcast::channel(EVENTS_MAX);
-    let nobody = Snapshot {
-        durable: Arc::new(Durable::new(&parts.boot_id)),
-        active: None,
-        activate_after: None,
-        pairing: None,
-        changing: true,
-    };
-    let (seen, snapshots) = watch::channel(nobody);
-    let (capabilities, grants) = install(&parts.capabilities)?;
-    let grants = Arc::new(grants);
+    let (seen, snapshots) = watch::channel(Snapshot::nobody(Durable::new(&parts.boot_id)));
+    let soil = Soil { board: board.clone(), clock: Arc::clone(&parts.clock), snapshots: snapshots.clone() };
+    let catalogue = Arc::new(Catalogue::new(parts.capabilities, soil)?);
     let state = Place::<Say>::default();
     let branches = Branches::default();
     let state_parts = StateParts {
@@ -84,7 +75,7 @@ pub(crate) async fn grow(parts: Parts) -> Result<House, GrowError> {
         registry: Arc::clone(&registry),
         snapshots: seen,
         events: events.clone(),
-        grants: Arc::clone(&grants),
+        catalogue: Arc::clone(&catalogue),
     };
     // Store and state come first: the rest stands on them.
     let (root, _) = Actor::spawn(None, Supervisor, (ground.clone(), vec![store_child(store.clone())]))
@@ -110,8 +101,7 @@ pub(crate) async fn grow(parts: Parts) -> Result<House, GrowError> {
         registry,
         store,
         sign: parts.sign,
-        capabilities,
-        grants,
+        catalogue,
         snapshots,
         state: state.clone(),
         branches: branches.clone(),
@@ -129,7 +119,7 @@ pub(crate) async fn grow(parts: Parts) -> Result<House, GrowError> {
         state_child(state_parts, state),
         journal_child(&inner),
         sign_child(&inner),
-        branch("capabilities", ground.clone(), capability_children(&parts.capabilities, &inner), branches.capabilities),
+        branch("capabilities", ground.clone(), capability_children(&inner, &ground), branches.capabilities),
         branch("links", ground.clone(), service_children(&parts.services, Group::Links, &house), branches.links),
         branch("keeper", ground, service_children(&parts.services, Group::Keeper, &house), branches.keeper),
     ];
@@ -138,7 +128,8 @@ pub(crate) async fn grow(parts: Parts) -> Result<House, GrowError> {
     }
     wait_for(&board, &["state", "journal"]).await?;
     write_leftovers(&inner).await;
-    settle(&board, &inner).await;
+    let offer = inner.catalogue.now();
+    settle(&board, offer.capabilities.values().map(|one| one.post.path()), SETTLE_MAX).await;
     Ok(house)
 }
 
@@ -156,60 +147,6 @@ async fn wait_for(board: &Board, paths: &[&str]) -> Result<(), GrowError> {
         }
     }
     Ok(())
-}
-
-/// Gives healthy capabilities the moment they need to start; one that hangs holds up nobody.
-async fn settle(board: &Board, inner: &Inner) {
-    let mut tree = board.watch();
-    let up = tree.wait_for(|_| {
-        inner
-            .capabilities
-            .values()
-            .all(|one| board.state_of(&one.path).is_some_and(|state| state != NodeState::Restarting))
-    });
-    drop(tokio::time::timeout(Duration::from_secs(1), up).await);
-}
-
-type Installations = BTreeMap<CapabilityName, Installation>;
-type Grants = Vec<(GrantName, Vec<String>)>;
-
-fn install(installed: &[Installed]) -> Result<(Installations, Grants), GrowError> {
-    let captures = Slots::captures();
-    let (mut capabilities, mut grants) = (Installations::new(), Grants::new());
-    let bytes: usize = installed.iter().map(|one| declared_bytes(&one.declaration)).sum();
-    if bytes > DECLARATIONS_BYTES_MAX {
-        let message =
-            format!("declarations take {bytes} bytes together, and a device may declare {DECLARATIONS_BYTES_MAX}");
-        return Err(GrowError::Capability(message));
-    }
-    for one in installed {
-        let declaration = one.declaration.clone();
-        let name = declaration.name.clone();
-        let declaration =
-            declaration.within_limits().map_err(|error| GrowError::Capability(format!("{name}: {error}")))?;
-        if let Some(grant) = &declaration.grant {
-            match grants.iter_mut().find(|(known, _)| known == grant) {
-                Some((_, covered)) => covered.push(name.to_string()),
-                None => grants.push((grant.clone(), vec![name.to_string()])),
-            }
-        }
-        let installation = Installation {
-            path: path_of(&declaration),
-            slots: if declaration.captures { captures.clone() } else { Slots::of(&declaration) },
-            actor: Place::default(),
-            declaration: Arc::new(declaration),
-        };
-        if capabilities.insert(name.clone(), installation).is_some() {
-            return Err(GrowError::Capability(format!("{name} is installed twice")));
-        }
-    }
-    Ok((capabilities, grants))
-}
-
-/// About what a declaration takes in a registration: its texts, its bounds, and the names of its members.
-fn declared_bytes(declaration: &Declaration) -> usize {
-    const MEMBER_NAMES: usize = 256;
-    declaration.description.len() + declaration.bounds.to_object().to_vec().len() + MEMBER_NAMES
 }
 
 fn store_child(store: Store) -> Child {
@@ -259,22 +196,15 @@ fn sign_child(inner: &Arc<Inner>) -> Child {
     )
 }
 
-fn capability_children(installed: &[Installed], inner: &Arc<Inner>) -> Vec<Child> {
-    let children = installed.iter().filter_map(|one| {
-        let installation = inner.capabilities.get(&one.declaration.name)?;
-        let parts = CapabilityParts {
-            installed: one.clone(),
-            path: installation.path.clone(),
-            board: inner.board.clone(),
-            clock: Arc::clone(&inner.clock),
-            snapshots: inner.snapshots.clone(),
-        };
-        Some(child(parts, installation.actor.clone()))
-    });
-    children.collect()
+/// The capabilities of the program, and below them the supervisor of the handlers.
+fn capability_children(inner: &Arc<Inner>, ground: &Ground) -> Children {
+    let built_in = inner.catalogue.children(false);
+    let custom =
+        branch("capabilities/custom", ground.clone(), inner.catalogue.children(true), inner.branches.custom.clone());
+    Arc::new(move || built_in().into_iter().chain([custom.clone()]).collect())
 }
 
-fn service_children(services: &[(Group, &'static str, Arc<dyn Service>)], group: Group, house: &House) -> Vec<Child> {
+fn service_children(services: &[(Group, &'static str, Arc<dyn Service>)], group: Group, house: &House) -> Children {
     let folder = match group {
         Group::Links => "links",
         Group::Keeper => "keeper",
@@ -285,7 +215,8 @@ fn service_children(services: &[(Group, &'static str, Arc<dyn Service>)], group:
         let make = Arc::new(move |stop| service.start(house.clone(), stop));
         task(&format!("{folder}/{name}"), Intensity::USUAL, make)
     });
-    children.collect()
+    let children: Vec<Child> = children.collect();
+    Arc::new(move || children.clone())
 }
 
 /// The journal's own work: time passes, the head is noted, a full disk is tried again, old records go.
@@ -370,31 +301,4 @@ pub(crate) async fn drain(inner: &Inner, limit: Duration) {
     inner.store.closed().await;
     let Head { last, .. } = *inner.store.head().borrow();
     tracing::info!(records = last, "closed");
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A capability whose bounds take nearly the 4 KiB that they may.
-    fn wordy(number: usize) -> Installed {
-        let mut declaration = Declaration::device_health();
-        declaration.name = format!("custom.acme.wordy{number}").parse().unwrap();
-        let property = |index: usize| {
-            let described = serde_json::json!({"type": "integer", "description": "x".repeat(150)});
-            (format!("p{index}"), described)
-        };
-        let properties: serde_json::Map<_, _> = (0..19).map(property).collect();
-        let bounds = serde_json::json!({"type": "object", "properties": properties, "additionalProperties": false});
-        declaration.bounds = wire::Bounds::parse(wire::json::parse(bounds.to_string().as_bytes()).unwrap()).unwrap();
-        Installed { declaration, make: Arc::new(|| Err(Fault::Failed("never made".to_owned()))), custom: None }
-    }
-
-    #[test]
-    fn a_device_declares_no_more_than_fits_a_registration() {
-        let many: Vec<_> = (0..400).map(wordy).collect();
-        assert!(install(&many[..200]).is_ok());
-        let refused = install(&many).map(|_| ()).unwrap_err().to_string();
-        assert!(refused.contains("a device may declare 1048576"), "{refused}");
-    }
 }

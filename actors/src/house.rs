@@ -107,8 +107,8 @@ impl House {
         *inner.name.write().unwrap_or_else(std::sync::PoisonError::into_inner) = change.name;
         inner.bucket.set(change.limits);
         for name in &change.renew {
-            if let Some(installation) = inner.capabilities.get(name) {
-                inner.renew(&installation.path).await;
+            if let Some(installation) = inner.catalogue.get(name) {
+                inner.renew(&installation).await;
             }
         }
         inner.note("settings".to_owned()).await;

@@ -3,23 +3,21 @@
 //! It decides nothing. The gate, the invocations, the keeper's commands, the census and the registration read it; what changes
 //! goes through the actors that it names. It lives until the last handle of its house is gone.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use handlers::{Clock, Sign};
 use tokio::sync::{broadcast, oneshot, watch};
 use tokio_util::task::TaskTracker;
-use wire::{CapabilityName, Declaration, GrantName, Signer};
+use wire::Signer;
 
 use crate::Event;
 use crate::authority::Snapshot;
-use crate::capability::Perform;
+use crate::catalogue::{Catalogue, Installation};
 use crate::challenge::Challenges;
 use crate::journal::Draft;
 use crate::rate::Bucket;
 use crate::registry::Registry;
-use crate::slots::Slots;
 use crate::state::Say;
 use crate::store::Store;
 use crate::supervise::{Place, Supervise};
@@ -37,8 +35,8 @@ pub(crate) struct Inner {
     pub(crate) bucket: Bucket,
     pub(crate) store: Store,
     pub(crate) sign: Arc<Sign>,
-    pub(crate) capabilities: BTreeMap<CapabilityName, Installation>,
-    pub(crate) grants: Arc<Vec<(GrantName, Vec<String>)>>,
+    /// What is offered, and what else lies in the handlers folder.
+    pub(crate) catalogue: Arc<Catalogue>,
     pub(crate) snapshots: watch::Receiver<Snapshot>,
     pub(crate) state: Place<Say>,
     pub(crate) branches: Branches,
@@ -54,18 +52,12 @@ pub(crate) struct Inner {
     pub(crate) refused_log: crate::gate::RefusedLog,
 }
 
-/// A capability in service.
-pub(crate) struct Installation {
-    pub(crate) declaration: Arc<Declaration>,
-    pub(crate) path: String,
-    pub(crate) slots: Slots,
-    pub(crate) actor: Place<Perform>,
-}
-
 /// The supervisors below the root.
 #[derive(Clone, Default)]
 pub(crate) struct Branches {
     pub(crate) capabilities: Place<Supervise>,
+    /// The handlers of the keeper, below the capabilities.
+    pub(crate) custom: Place<Supervise>,
     pub(crate) links: Place<Supervise>,
     pub(crate) keeper: Place<Supervise>,
 }
@@ -85,10 +77,10 @@ impl Inner {
     }
 
     /// Makes a capability's actor anew. False: its supervisor does not know it.
-    pub(crate) async fn renew(&self, path: &str) -> bool {
+    pub(crate) async fn renew(&self, one: &Installation) -> bool {
         let (reply, known) = oneshot::channel();
-        self.branches.capabilities.send(Supervise::Renew { path: path.to_owned(), reply })
-            && known.await.unwrap_or(false)
+        let branch = if one.custom.is_some() { &self.branches.custom } else { &self.branches.capabilities };
+        branch.send(Supervise::Renew { path: one.post.path().to_owned(), reply }) && known.await.unwrap_or(false)
     }
 
     /// Writes a keeper record about something that changed nothing in the state.

@@ -14,9 +14,10 @@ use wire::record::{RecordKind, content_digest};
 use wire::{Agent, Arguments, CapabilityName, Effect as CallEffect, ErrorCode, Id, Object, Refusal};
 
 use crate::authority::{Permit, authorise};
-use crate::capability::{Ending, Perform, ReplyTo, Run};
+use crate::capability::{Ending, OUT_OF_SERVICE, Perform, ReplyTo, Run};
+use crate::catalogue::Installation;
 use crate::command::Event;
-use crate::inner::{Inner, Installation};
+use crate::inner::Inner;
 use crate::journal::{Draft, Value};
 use crate::registry::{Shut, Ticket};
 use crate::slots::{NoPlace, Slot};
@@ -68,6 +69,8 @@ enum Checked {
 
 /// An authorised call with its place.
 struct Go {
+    /// What it was authorised for: another may stand under its name a moment later.
+    installation: Arc<Installation>,
     permit: Permit,
     arguments: Arguments,
     ticket: Ticket,
@@ -82,7 +85,7 @@ async fn checked(inner: &Inner, call: &Invocation) -> Checked {
     if let Err(wait_ms) = inner.bucket.take(inner.clock.boot()) {
         return no(ErrorCode::RateLimited, format!("too many requests; come back in {wait_ms} ms"));
     }
-    let Some(installation) = inner.capabilities.get(&call.capability) else {
+    let Some(installation) = inner.catalogue.get(&call.capability) else {
         return no(ErrorCode::Unsupported, format!("there is no {} on this device", call.capability));
     };
     let arguments = match installation.declaration.bounds.check(call.arguments.clone()) {
@@ -105,7 +108,7 @@ async fn checked(inner: &Inner, call: &Invocation) -> Checked {
     }
     let permit = {
         let snapshot = inner.snapshots.borrow();
-        match authorise(&snapshot, &installation.declaration, call.ownership, inner.clock.boot()) {
+        match authorise(&snapshot, &installation.declaration, installation.seal(), call.ownership, inner.clock.boot()) {
             Ok(permit) => permit,
             Err(refusal) => return Checked::Answer(Err(refusal)),
         }
@@ -113,8 +116,8 @@ async fn checked(inner: &Inner, call: &Invocation) -> Checked {
     if !call.is_health() && !inner.journal_alive() {
         return no(ErrorCode::StorageFull, "no record can be written, so nothing is done; see the device's status");
     }
-    match ready(inner, installation, &ticket).await {
-        Ok(slot) => Checked::Go(Box::new(Go { permit, arguments, ticket, slot })),
+    match ready(inner, &installation, &ticket).await {
+        Ok(slot) => Checked::Go(Box::new(Go { installation, permit, arguments, ticket, slot })),
         Err(refusal) => Checked::Answer(Err(refusal)),
     }
 }
@@ -127,9 +130,9 @@ async fn ready(inner: &Inner, installation: &Installation, ticket: &Ticket) -> R
     {
         return Err(Refusal::new(ErrorCode::HardwareUnavailable, format!("no working in-use sign: {fault}")));
     }
-    installation.refuse_if_down(inner)?;
+    installation.refuse_if_down()?;
     let limit = installation.declaration.timeout;
-    let place = installation.slots.take(limit, ticket.stop(), &inner.board, &installation.path).await;
+    let place = installation.slots.take(limit, ticket.stop(), &installation.post).await;
     place.map_err(|no_place| match no_place {
         NoPlace::Full => Refusal::new(ErrorCode::Busy, format!("{name} is in use; as many calls wait as may")),
         NoPlace::WaitedTooLong => Refusal::new(ErrorCode::Busy, format!("{name} stayed in use")),
@@ -146,9 +149,9 @@ impl Installation {
         self.changes() || self.declaration.captures
     }
 
-    fn refuse_if_down(&self, inner: &Inner) -> Result<(), Refusal> {
+    fn refuse_if_down(&self) -> Result<(), Refusal> {
         let name = &self.declaration.name;
-        match inner.board.state_of(&self.path) {
+        match self.post.state() {
             Some(NodeState::Running) => Ok(()),
             Some(NodeState::Restarting) | None => {
                 Err(Refusal::new(ErrorCode::Busy, format!("{name} is being restarted; try again in a few seconds")))
@@ -192,10 +195,8 @@ fn repeated(row: &OutcomeRow, content: &[u8; 32]) -> Outcome {
 }
 
 async fn run(inner: &Arc<Inner>, call: &Invocation, go: Go) -> Outcome {
-    let Some(installation) = inner.capabilities.get(&call.capability) else {
-        return refused(inner, call, Err(Refusal::new(ErrorCode::Unsupported, "it is gone"))).await;
-    };
-    let content = installation.changes().then(|| content_digest(&call.capability, go.arguments.as_object()));
+    let Go { installation, permit, arguments, ticket, slot } = go;
+    let content = installation.changes().then(|| content_digest(&call.capability, arguments.as_object()));
     let started = if installation.started_on_record() {
         match begin(inner, call, content).await {
             Ok(sequence) => Some(sequence),
@@ -210,8 +211,7 @@ async fn run(inner: &Arc<Inner>, call: &Invocation, go: Go) -> Outcome {
         let (id, agent) = (call.id.to_string(), call.agent.to_string());
         inner.tell(Event::Acting { id, agent, capability: call.capability.to_string() });
     }
-    let Go { permit, arguments, ticket, slot } = go;
-    let acted = act(inner, call, installation, (permit, arguments, slot), &ticket).await;
+    let acted = act(inner, call, &installation, (permit, arguments, slot), &ticket).await;
     let stored = end(inner, call, content, started, &acted).await;
     // Until here the call is under way: a repeated id finds either this place taken or the outcome on record.
     drop(ticket);
@@ -293,7 +293,10 @@ async fn act(
     let (stop, reply) = (ticket.stop().clone(), ReplyTo::new(reply));
     let run = Run { permit, arguments, agent: call.agent.clone(), lit, stop, slot, reply };
     installation.actor.send(Perform::Run(Box::new(run)));
-    let ending = ending.await.ok();
+    let ending = match ending.await.ok() {
+        Some(Ending::Unreached) if installation.post.has_left() => Some(Ending::NotBegun(OUT_OF_SERVICE)),
+        ending => ending,
+    };
     let begun = !matches!(ending, Some(Ending::NotBegun(_) | Ending::Unreached));
     Acted { outcome: outcome_of(ending, installation.declaration.effect, &call.capability), begun, sign_on_at }
 }

@@ -13,11 +13,13 @@ use crate::command::{
     Caller, Command, FailCode, Failure, GrantLine, JournalLine, OwnerLine, ReceiptLine, Reply, Status,
 };
 use crate::inner::Inner;
-use crate::ownership;
 use crate::state::{Act, Say};
 use crate::store::verify::Walk;
 use crate::store::{Head, Row, Store, StoreError};
 use crate::tree::NodeState;
+use crate::{ownership, seals};
+
+mod handlers;
 
 /// Records in one reply.
 pub(crate) const RECORDS_MAX: u32 = 500;
@@ -38,8 +40,8 @@ pub(crate) async fn command(inner: &Inner, caller: Caller, command: Command) -> 
         Command::ExportPage { after, until } => {
             reply(inner.store.query(move |vault| vault.rows(after, RECORDS_MAX).map(|rows| page(&rows, until))).await)
         }
-        Command::Handlers => Reply::Handlers { handlers: Vec::new(), notice: None },
-        Command::HandlerLog { name } => Reply::HandlerLog { name, lines: Vec::new() },
+        Command::Handlers => handlers::list(inner),
+        Command::HandlerLog { name } => handlers::log(inner, &name),
         Command::Restart { capability } => restart(inner, &capability).await,
         Command::Pair => act(inner, caller, Act::Pair).await,
         Command::ClosePairing => act(inner, caller, Act::ClosePairing).await,
@@ -103,7 +105,7 @@ fn status(inner: &Inner) -> Reply {
         active_until: snapshot.active.filter(|until| !until.reached(now)).map(|until| until.wall_ms),
         pairing_until: pairing,
         waiting: pending(durable),
-        waiting_handlers: Vec::new(),
+        waiting_handlers: seals::waiting(&inner.catalogue.now(), durable),
         grants_on: durable.grants.keys().map(ToString::to_string).collect(),
         journal: journal_line(&inner.store),
         sign: inner.sign.describe(),
@@ -146,9 +148,10 @@ fn claims(inner: &Inner) -> Reply {
 
 fn grants(inner: &Inner) -> Reply {
     let durable = inner.snapshot().durable;
-    let lines = inner.grants.iter().map(|(name, capabilities)| GrantLine {
+    let offer = inner.catalogue.now();
+    let lines = offer.grants.iter().map(|(name, capabilities)| GrantLine {
         name: name.to_string(),
-        on: durable.granted(name, None),
+        on: durable.granted(name, offer.handler(name).and_then(|handler| handler.seal())),
         capabilities: capabilities.clone(),
         since: durable.grants.get(name).map(|grant| grant.since_ms),
     });
@@ -240,23 +243,22 @@ pub(crate) fn page(rows: &[Row], until: u64) -> Reply {
 }
 
 async fn restart(inner: &Inner, name: &str) -> Reply {
-    let found = name.parse().ok().and_then(|name: wire::CapabilityName| inner.capabilities.get(&name));
-    let Some(installation) = found else {
-        let known: Vec<_> = inner.capabilities.keys().map(wire::CapabilityName::as_str).collect();
-        let message = format!("there is no {} here; there are: {}", visible(name), known.join(", "));
-        return failed(FailCode::NotFound, message);
+    let offer = inner.catalogue.now();
+    let installation = match offer.find(name) {
+        Ok(installation) => installation,
+        Err(failure) => return failure.into(),
     };
     let name = &installation.declaration.name;
     inner.note(format!("restart {name}")).await;
-    if !inner.renew(&installation.path).await {
+    if !inner.renew(installation).await {
         return failed(FailCode::NotNow, format!("{name} cannot be restarted now; look at: latchkeyd status"));
     }
     let mut tree = inner.board.watch();
-    let settled = tree.wait_for(|_| inner.board.state_of(&installation.path) != Some(NodeState::Restarting));
+    let settled = tree.wait_for(|_| installation.post.state() != Some(NodeState::Restarting));
     drop(tokio::time::timeout(RESTART_MAX, settled).await);
-    if inner.board.state_of(&installation.path) == Some(NodeState::Running) {
+    if installation.post.state() == Some(NodeState::Running) {
         return Reply::Done { message: format!("{name} was started again.") };
     }
-    let why = inner.board.error_of(&installation.path).unwrap_or_else(|| "it is not ready yet".to_owned());
+    let why = inner.board.error_of(installation.post.path()).unwrap_or_else(|| "it is not ready yet".to_owned());
     failed(FailCode::NotNow, format!("{name} does not start: {why}; look at: latchkeyd status"))
 }

@@ -6,7 +6,7 @@ use handlers::BootTime;
 use wire::{Agent, ClaimCode, ErrorCode, GrantName, Id, PublicKey, Refusal, Salt};
 
 use crate::command::Waiting;
-use crate::store::{Change, ChangeKind, ChangeState, DECISION_KEPT_MS, Deadline, Durable, GrantRow, OwnerRow};
+use crate::store::{Change, ChangeKind, ChangeState, DECISION_KEPT_MS, Deadline, Durable, GrantRow, OwnerRow, Seal};
 
 /// How long a change waits for the keeper.
 pub(crate) const PENDING_MS: u64 = 10 * 60 * 1_000;
@@ -203,6 +203,7 @@ pub(crate) fn release_here(durable: &mut Durable, now: &Now) -> Option<(OwnerRow
 fn hand_over(durable: &mut Durable, owner: Option<OwnerRow>, now: &Now) -> Vec<Change> {
     durable.owner = owner;
     durable.grants.clear();
+    durable.withdrawn.clear();
     durable.ownership = durable.ownership.saturating_add(1);
     let pending = durable.changes.iter().filter(|change| change.state == ChangeState::Pending).map(|change| change.id);
     let pending: Vec<Id> = pending.collect();
@@ -249,17 +250,20 @@ pub(crate) fn after_reboot(durable: &mut Durable, boot_id: &str, now: &Now) -> V
     expire(durable, now)
 }
 
-/// Turns a grant on; false when it was on.
-pub(crate) fn grant(durable: &mut Durable, name: GrantName, now: &Now) -> bool {
-    let since_ms = now.wall_ms;
-    let before = durable.grants.len();
-    durable.grants.entry(name).or_insert(GrantRow { since_ms, seal: None });
-    durable.grants.len() > before
+/// Turns a grant on, of a handler for this content; false when it was on.
+pub(crate) fn grant(durable: &mut Durable, name: GrantName, seal: Option<Seal>, now: &Now) -> bool {
+    if durable.granted(&name, seal.as_ref()) {
+        return false;
+    }
+    durable.withdrawn.remove(&name);
+    durable.grants.insert(name, GrantRow { since_ms: now.wall_ms, seal });
+    true
 }
 
-/// Turns a grant off; false when it was off.
+/// Turns a grant off; false when it was off, and nothing about it waited for the keeper.
 pub(crate) fn revoke(durable: &mut Durable, name: &GrantName) -> bool {
-    durable.grants.remove(name).is_some()
+    let waited = durable.withdrawn.remove(name).is_some();
+    durable.grants.remove(name).is_some() || waited
 }
 
 /// The pending change that the keeper means, by id or by code with or without its space.

@@ -11,12 +11,16 @@ use crate::tree::NodeState;
 pub(crate) fn registration(inner: &Inner) -> Registration {
     let snapshot = inner.snapshots.borrow();
     let active = snapshot.is_active(inner.clock.boot());
-    let offered = inner.capabilities.values().map(|installation| {
+    let offer = inner.catalogue.now();
+    let offered = offer.capabilities.values().map(|installation| {
         let declaration = &installation.declaration;
         Offered {
             declaration: wire::Declaration::clone(declaration),
-            grant_on: declaration.grant.as_ref().is_some_and(|grant| snapshot.durable.granted(grant, None)),
-            state: capability_state(inner.board.state_of(&installation.path)),
+            grant_on: declaration
+                .grant
+                .as_ref()
+                .is_some_and(|grant| snapshot.durable.granted(grant, installation.seal())),
+            state: capability_state(installation.post.state()),
         }
     });
     Registration {

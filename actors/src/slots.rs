@@ -11,7 +11,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use wire::Declaration;
 
-use crate::tree::Board;
+use crate::tree::Post;
 
 /// `device.health` at once (PROTOCOL.md section 6).
 const HEALTH_AT_ONCE: usize = 64;
@@ -63,17 +63,11 @@ impl Slots {
     }
 
     /// Takes a place, waiting for one if there is room to wait.
-    pub(crate) async fn take(
-        &self,
-        limit: Duration,
-        stop: &CancellationToken,
-        board: &Board,
-        path: &str,
-    ) -> Result<Slot, NoPlace> {
+    pub(crate) async fn take(&self, limit: Duration, stop: &CancellationToken, post: &Post) -> Result<Slot, NoPlace> {
         if let Ok(place) = Arc::clone(&self.places).try_acquire_owned() {
             return Ok(Slot { _place: place });
         }
-        let _waiting = Waiting::enter(self, board, path)?;
+        let _waiting = Waiting::enter(self, post)?;
         tokio::select! {
             biased;
             () = stop.cancelled() => Err(NoPlace::Cancelled),
@@ -89,23 +83,22 @@ impl Slots {
 
 struct Waiting<'a> {
     slots: &'a Slots,
-    board: &'a Board,
-    path: &'a str,
+    post: &'a Post,
 }
 
 impl<'a> Waiting<'a> {
-    fn enter(slots: &'a Slots, board: &'a Board, path: &'a str) -> Result<Self, NoPlace> {
+    fn enter(slots: &'a Slots, post: &'a Post) -> Result<Self, NoPlace> {
         let room = |waiting: u32| (waiting < slots.waiting_max).then_some(waiting.wrapping_add(1));
         slots.waiting.fetch_update(Ordering::AcqRel, Ordering::Acquire, room).map_err(|_| NoPlace::Full)?;
-        board.queued(path, 1);
-        Ok(Self { slots, board, path })
+        post.queued(1);
+        Ok(Self { slots, post })
     }
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         self.slots.waiting.fetch_sub(1, Ordering::AcqRel);
-        self.board.queued(self.path, -1);
+        self.post.queued(-1);
     }
 }
 
@@ -113,20 +106,25 @@ impl Drop for Waiting<'_> {
 mod tests {
     #![expect(clippy::disallowed_methods, reason = "tests join what they spawn")]
     use super::*;
+    use crate::tree::Board;
+
+    fn post() -> Post {
+        Post::new(&Board::new(), "x")
+    }
 
     #[tokio::test(start_paused = true)]
     async fn one_runs_four_wait_in_turn_and_the_sixth_is_told_busy() {
-        let (slots, board, stop) = (Slots::new(1, 4), Board::new(), CancellationToken::new());
+        let (slots, post, stop) = (Slots::new(1, 4), post(), CancellationToken::new());
         let limit = Duration::from_secs(5);
-        let first = slots.take(limit, &stop, &board, "x").await.unwrap();
+        let first = slots.take(limit, &stop, &post).await.unwrap();
         let four: Vec<_> = (0..4)
             .map(|_| {
-                let (slots, board, stop) = (slots.clone(), board.clone(), stop.clone());
-                tokio::spawn(async move { slots.take(limit, &stop, &board, "x").await.map(drop) })
+                let (slots, post, stop) = (slots.clone(), post.clone(), stop.clone());
+                tokio::spawn(async move { slots.take(limit, &stop, &post).await.map(drop) })
             })
             .collect();
         tokio::task::yield_now().await;
-        assert_eq!(slots.take(limit, &stop, &board, "x").await.unwrap_err(), NoPlace::Full);
+        assert_eq!(slots.take(limit, &stop, &post).await.unwrap_err(), NoPlace::Full);
         drop(first);
         for waiting in four {
             assert_eq!(waiting.await.unwrap(), Ok(()));
@@ -135,11 +133,11 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn waiting_ends_by_cancel_or_after_its_time() {
-        let (slots, board, stop) = (Slots::new(1, 1), Board::new(), CancellationToken::new());
+        let (slots, post, stop) = (Slots::new(1, 1), post(), CancellationToken::new());
         let limit = Duration::from_secs(5);
-        let _held = slots.take(limit, &stop, &board, "x").await.unwrap();
-        assert_eq!(slots.take(limit, &stop, &board, "x").await.unwrap_err(), NoPlace::WaitedTooLong);
+        let _held = slots.take(limit, &stop, &post).await.unwrap();
+        assert_eq!(slots.take(limit, &stop, &post).await.unwrap_err(), NoPlace::WaitedTooLong);
         stop.cancel();
-        assert_eq!(slots.take(limit, &stop, &board, "x").await.unwrap_err(), NoPlace::Cancelled);
+        assert_eq!(slots.take(limit, &stop, &post).await.unwrap_err(), NoPlace::Cancelled);
     }
 }

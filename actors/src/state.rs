@@ -15,12 +15,17 @@ use tracing::info;
 use wire::{Agent, GrantName, Id, Lease, PairingSecret, PublicKey, Refusal, Refused, Salt};
 
 use crate::authority::{Pairing, Snapshot};
+use crate::catalogue::Catalogue;
 use crate::challenge::{Challenges, Issue};
 use crate::command::{Event, FailCode, Failure, GrantLine, Reply};
 use crate::journal::Draft;
 use crate::ownership::{self, Asked, Now};
 use crate::registry::Registry;
 use crate::store::{Change, ChangeKind, Durable, Effect, Store, StoreError};
+
+mod follow;
+
+pub(crate) use follow::Retired;
 
 /// How long pairing stays open (PROTOCOL.md section 7).
 const PAIRING_MS: u64 = 10 * 60 * 1_000;
@@ -42,7 +47,7 @@ pub(crate) struct StateParts {
     pub(crate) snapshots: watch::Sender<Snapshot>,
     pub(crate) events: broadcast::Sender<Event>,
     /// The grants that exist here, and the capabilities they cover.
-    pub(crate) grants: Arc<Vec<(GrantName, Vec<String>)>>,
+    pub(crate) catalogue: Arc<Catalogue>,
 }
 
 /// Messages to the state actor. A dropped reply means that it died under the call.
@@ -80,6 +85,10 @@ pub(crate) enum Say {
         act: Act,
         reply: oneshot::Sender<Reply>,
     },
+    /// The handlers folder is another; the catalogue says how.
+    Folder {
+        reply: oneshot::Sender<()>,
+    },
     /// Time passes.
     Tick,
 }
@@ -103,6 +112,8 @@ pub(crate) struct State;
 pub(crate) struct Holder {
     parts: StateParts,
     seen: Snapshot,
+    /// Records of what is seen already, for which the disk had no room.
+    unwritten: Vec<Draft>,
     /// The store broke down under a write: only what is on disk tells what holds now, and a successor reads it.
     unsure: bool,
 }
@@ -119,9 +130,8 @@ impl Actor for State {
         let mut durable = found.unwrap_or_else(|| Durable::new(&parts.boot_id));
         let now = now(&parts);
         let expired = ownership::after_reboot(&mut durable, &parts.boot_id, &now);
-        let seen =
-            Snapshot { durable: Arc::new(durable), active: None, activate_after: None, pairing: None, changing: false };
-        let mut holder = Holder { parts, seen, unsure: false };
+        let seen = Snapshot { changing: false, ..Snapshot::nobody(durable) };
+        let mut holder = Holder { parts, seen, unwritten: Vec::new(), unsure: false };
         holder.seen.activate_after = Some(holder.parts.challenges.latest());
         if new {
             let draft = Draft::keeper("device.new", holder.seen.durable.ownership, now.wall_ms);
@@ -132,7 +142,8 @@ impl Actor for State {
         } else if !expired.is_empty() {
             holder.write_expired(Durable::clone(&holder.seen.durable), &expired, &now).await;
         }
-        // A predecessor may have died while the device changed hands.
+        // A predecessor may have died under a change of the folder, or while the device changed hands.
+        holder.follow().await;
         holder.parts.registry.reopen();
         holder.show();
         Ok(holder)
@@ -172,7 +183,14 @@ impl Actor for State {
                 let _ = reply.send(());
             }
             Say::Keeper { act, reply } => drop(reply.send(holder.keeper(act).await)),
-            Say::Tick => holder.tick().await,
+            Say::Folder { reply } => {
+                holder.follow().await;
+                let _ = reply.send(());
+            }
+            Say::Tick => {
+                holder.tick().await;
+                holder.follow_up().await;
+            }
         }
         if holder.unsure { Err("the store broke down under a write; reading what is on disk".into()) } else { Ok(()) }
     }
@@ -206,8 +224,10 @@ impl Holder {
     async fn commit(&mut self, next: Durable, draft: Draft, more: Vec<Effect>) -> Result<(), Failure> {
         let mut effects = vec![Effect::State(Box::new(next.clone()))];
         effects.extend(more);
+        effects.extend(self.unwritten.iter().map(|draft| Effect::Also(Box::new(draft.clone()))));
         match self.parts.store.write(draft, effects).await {
             Ok(_) => {
+                self.unwritten.clear();
                 self.seen.durable = Arc::new(next);
                 Ok(())
             }
@@ -385,6 +405,7 @@ impl Holder {
             self.seen.active = None;
             self.seen.activate_after = Some(self.parts.challenges.latest());
             self.seen.pairing = None;
+            self.seen.retired = Arc::default();
         }
         self.parts.registry.reopen();
         self.show();
@@ -396,11 +417,12 @@ impl Holder {
     }
 
     async fn grant(&mut self, name: GrantName, on: bool) -> Result<Reply, Failure> {
-        let grants = Arc::clone(&self.parts.grants);
-        let Some((_, capabilities)) = grants.iter().find(|(known, _)| *known == name) else {
-            let known: Vec<_> = grants.iter().map(|(known, _)| known.as_str()).collect();
-            let message = format!("there is no grant {name} here; there are: {}", known.join(", "));
-            return Err(Failure::new(FailCode::NotFound, message));
+        let offer = self.parts.catalogue.now();
+        let capabilities = match offer.covered(&name) {
+            Some(covered) => covered.to_vec(),
+            // What is gone, or not there yet, can still be taken back.
+            None if !on && self.has_to_do_with(&name) => vec![name.to_string()],
+            None => return Err(offer.no_grant(&name)),
         };
         if on && self.seen.durable.owner.is_none() {
             let message =
@@ -409,18 +431,33 @@ impl Holder {
         }
         let now = now(&self.parts);
         let mut next = Durable::clone(&self.seen.durable);
-        let changed =
-            if on { ownership::grant(&mut next, name.clone(), &now) } else { ownership::revoke(&mut next, &name) };
+        let seal = offer.handler(&name).and_then(|handler| handler.seal().copied());
+        let changed = if on {
+            ownership::grant(&mut next, name.clone(), seal, &now)
+        } else {
+            ownership::revoke(&mut next, &name) || self.seen.retired.iter().any(|retired| retired.grant == name)
+        };
         if changed {
             let what = format!("{} {name}", if on { "grant" } else { "revoke" });
             let draft = Draft::keeper(what, next.ownership, now.wall_ms);
             self.commit(next, draft, Vec::new()).await?;
+            if !on {
+                // Calls that still run on a content that left service end now.
+                self.forget_retired(|retired| retired.grant == name);
+            }
             self.show();
             self.tell(Event::Grant { name: name.to_string(), on });
         }
         let since = self.seen.durable.grants.get(&name).map(|grant| grant.since_ms);
-        let grant = GrantLine { name: name.to_string(), on, capabilities: capabilities.clone(), since };
+        let grant = GrantLine { name: name.to_string(), on, capabilities, since };
         Ok(Reply::Granted { grant, changed })
+    }
+
+    fn has_to_do_with(&self, name: &GrantName) -> bool {
+        let durable = &self.seen.durable;
+        durable.grants.contains_key(name)
+            || durable.withdrawn.contains_key(name)
+            || self.seen.retired.iter().any(|retired| retired.grant == *name)
     }
 
     async fn tick(&mut self) {

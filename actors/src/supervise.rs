@@ -11,19 +11,21 @@
     reason = "starts and tasks belong to their actor, which ends them by kill or token"
 )]
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use handlers::{BootTime, Chance, Clock, Fault};
+use handlers::{BootTime, Chance, Clock};
 use ractor::{Actor, ActorCell, ActorId, ActorProcessingErr, ActorRef, SpawnErr, SupervisionEvent};
 use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
-use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::{error, info, warn};
 
 use crate::tree::{Board, NodeState};
+
+mod task;
+
+pub(crate) use task::task;
 
 /// How many restarts in which time; one more and the child is given up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,13 +115,15 @@ pub(crate) struct Ground {
 /// Messages to a supervisor.
 pub(crate) enum Supervise {
     /// A start ended, well or not.
-    Started { index: usize, result: Result<ActorCell, ActorProcessingErr> },
+    Started { number: u64, result: Result<ActorCell, ActorProcessingErr> },
     /// The back-off of a child is over.
-    Restart { index: usize },
+    Restart { number: u64 },
     /// The keeper wants a child tried again, or made anew.
     Renew { path: String, reply: oneshot::Sender<bool> },
-    /// One more child, after the others.
+    /// One more child, after the others; one whose path is taken is the same child again.
     Add { child: Child },
+    /// Ends a child for good.
+    Remove { path: String },
     /// Stop the children, last one first, then yourself.
     Stop,
 }
@@ -140,7 +144,12 @@ struct Life {
 
 pub(crate) struct Lives {
     ground: Ground,
-    lives: Vec<Life>,
+    /// In the order of their start.
+    lives: BTreeMap<u64, Life>,
+    numbers: HashMap<String, u64>,
+    next: u64,
+    /// Removed children whose end is on its way.
+    leaving: Vec<ActorId>,
     /// Children that died before the word of their start came, with the reason; that word is on its way.
     early: Vec<(ActorId, String)>,
     stopping: bool,
@@ -156,7 +165,15 @@ impl Actor for Supervisor {
         myself: ActorRef<Supervise>,
         (ground, children): Self::Arguments,
     ) -> Result<Lives, ActorProcessingErr> {
-        let mut lives = Lives { lives: Vec::new(), early: Vec::new(), stopping: false, ground };
+        let mut lives = Lives {
+            ground,
+            lives: BTreeMap::new(),
+            numbers: HashMap::new(),
+            next: 0,
+            leaving: Vec::new(),
+            early: Vec::new(),
+            stopping: false,
+        };
         for child in children {
             lives.add(child, &myself);
         }
@@ -170,10 +187,11 @@ impl Actor for Supervisor {
         lives: &mut Lives,
     ) -> Result<(), ActorProcessingErr> {
         match message {
-            Supervise::Started { index, result } => lives.started(index, result, &myself),
-            Supervise::Restart { index } if !lives.stopping => lives.begin(index, &myself),
+            Supervise::Started { number, result } => lives.started(number, result, &myself),
+            Supervise::Restart { number } if !lives.stopping => lives.begin(number, &myself),
             Supervise::Restart { .. } => {}
             Supervise::Add { child } => lives.add(child, &myself),
+            Supervise::Remove { path } => lives.remove(&path),
             Supervise::Renew { path, reply } => drop(reply.send(lives.renew(&path, &myself))),
             Supervise::Stop => {
                 lives.stop().await;
@@ -208,32 +226,50 @@ impl Actor for Supervisor {
 
 impl Lives {
     fn add(&mut self, child: Child, myself: &ActorRef<Supervise>) {
+        if self.stopping || self.numbers.contains_key(&child.path) {
+            return;
+        }
         self.ground.board.plant(&child.path);
-        let budget = Budget::new(child.intensity);
-        self.lives.push(Life { child, cell: None, budget, pending: true, started_before: false, renewing: false });
-        self.begin(self.lives.len() - 1, myself);
+        let (number, budget) = (self.next, Budget::new(child.intensity));
+        self.next += 1;
+        self.numbers.insert(child.path.clone(), number);
+        let life = Life { child, cell: None, budget, pending: true, started_before: false, renewing: false };
+        self.lives.insert(number, life);
+        self.begin(number, myself);
+    }
+
+    /// Its end is nobody's fault, and a start that is still under way comes to nothing.
+    fn remove(&mut self, path: &str) {
+        let Some(life) = self.numbers.remove(path).and_then(|number| self.lives.remove(&number)) else {
+            return;
+        };
+        if let Some(cell) = life.cell {
+            self.leaving.push(cell.get_id());
+            cell.stop(Some("taken out of service".to_owned()));
+        }
+        self.ground.board.uproot(path);
     }
 
     /// Starts a child in a task of its own and reports back.
-    fn begin(&self, index: usize, myself: &ActorRef<Supervise>) {
-        let Some(life) = self.lives.get(index) else {
+    fn begin(&self, number: u64, myself: &ActorRef<Supervise>) {
+        let Some(life) = self.lives.get(&number) else {
             return;
         };
         let (start, myself) = (Arc::clone(&life.child.start), myself.clone());
         tokio::spawn(async move {
             let result = start(myself.get_cell()).await;
             if let Err(ractor::MessagingErr::SendErr(Supervise::Started { result: Ok(cell), .. })) =
-                myself.cast(Supervise::Started { index, result })
+                myself.cast(Supervise::Started { number, result })
             {
                 cell.kill();
             }
         });
     }
 
-    fn started(&mut self, index: usize, result: Result<ActorCell, ActorProcessingErr>, myself: &ActorRef<Supervise>) {
+    fn started(&mut self, number: u64, result: Result<ActorCell, ActorProcessingErr>, myself: &ActorRef<Supervise>) {
         let stopping = self.stopping;
-        let Some(life) = self.lives.get_mut(index) else {
-            return;
+        let Some(life) = self.lives.get_mut(&number) else {
+            return result.into_iter().for_each(|cell| self.unwanted(&cell));
         };
         life.pending = false;
         match result {
@@ -252,17 +288,31 @@ impl Lives {
                     self.died(&cell, why, myself);
                 }
             }
-            Err(error) => self.charge(index, format!("does not start: {error}"), myself),
+            Err(error) => self.charge(number, format!("does not start: {error}"), myself),
+        }
+    }
+
+    /// A child that was removed while it started.
+    fn unwanted(&mut self, cell: &ActorCell) {
+        match self.early.iter().position(|(id, _)| *id == cell.get_id()) {
+            Some(at) => drop(self.early.swap_remove(at)),
+            None => {
+                self.leaving.push(cell.get_id());
+                cell.stop(Some("taken out of service".to_owned()));
+            }
         }
     }
 
     fn died(&mut self, cell: &ActorCell, why: String, myself: &ActorRef<Supervise>) {
+        if let Some(at) = self.leaving.iter().position(|id| *id == cell.get_id()) {
+            self.leaving.swap_remove(at);
+            return;
+        }
         let found = self
             .lives
             .iter_mut()
-            .enumerate()
             .find(|(_, life)| life.cell.as_ref().is_some_and(|known| known.get_id() == cell.get_id()));
-        let Some((index, life)) = found else {
+        let Some((&number, life)) = found else {
             self.early.push((cell.get_id(), why));
             return;
         };
@@ -271,15 +321,15 @@ impl Lives {
             self.ground.board.state(&life.child.path, NodeState::Stopped, None);
         } else if std::mem::take(&mut life.renewing) {
             life.pending = true;
-            self.begin(index, myself);
+            self.begin(number, myself);
         } else {
-            self.charge(index, why, myself);
+            self.charge(number, why, myself);
         }
     }
 
-    fn charge(&mut self, index: usize, why: String, myself: &ActorRef<Supervise>) {
+    fn charge(&mut self, number: u64, why: String, myself: &ActorRef<Supervise>) {
         let now = self.ground.clock.boot();
-        let Some(life) = self.lives.get_mut(index) else {
+        let Some(life) = self.lives.get_mut(&number) else {
             return;
         };
         let path = life.child.path.clone();
@@ -289,9 +339,10 @@ impl Lives {
                 self.ground.board.state(&path, NodeState::Restarting, Some(why));
                 life.pending = true;
                 if after.is_zero() {
-                    self.begin(index, myself);
+                    self.begin(number, myself);
                 } else {
-                    myself.send_after(jitter(after, self.ground.chance.as_ref()), move || Supervise::Restart { index });
+                    myself
+                        .send_after(jitter(after, self.ground.chance.as_ref()), move || Supervise::Restart { number });
                 }
             }
             Verdict::GiveUp => {
@@ -303,8 +354,8 @@ impl Lives {
 
     /// Starts a given-up child again, or ends a living one so that it is made anew. False: no such child.
     fn renew(&mut self, path: &str, myself: &ActorRef<Supervise>) -> bool {
-        let found = self.lives.iter_mut().enumerate().find(|(_, life)| life.child.path == path);
-        let Some((index, life)) = found else { return false };
+        let Some(&number) = self.numbers.get(path) else { return false };
+        let Some(life) = self.lives.get_mut(&number) else { return false };
         life.budget.reset();
         if let Some(cell) = &life.cell {
             life.renewing = true;
@@ -313,14 +364,14 @@ impl Lives {
         } else if !life.pending {
             life.pending = true;
             self.ground.board.state(path, NodeState::Restarting, None);
-            self.begin(index, myself);
+            self.begin(number, myself);
         }
         true
     }
 
     async fn stop(&mut self) {
         self.stopping = true;
-        for life in self.lives.iter_mut().rev() {
+        for life in self.lives.values_mut().rev() {
             let Some(cell) = life.cell.take() else { continue };
             if cell.stop_and_wait(None, Some(STOP_MAX)).await.is_err() {
                 cell.kill();
@@ -337,10 +388,13 @@ fn jitter(base: Duration, chance: &dyn Chance) -> Duration {
     base + base.mul_f64(f64::from(byte[0]) / 1024.0)
 }
 
+/// Gives the children of a supervisor, at its start and at each restart.
+pub(crate) type Children = Arc<dyn Fn() -> Vec<Child> + Send + Sync>;
+
 /// A child that is a supervisor with children of its own.
-pub(crate) fn branch(path: &str, ground: Ground, children: Vec<Child>, place: Place<Supervise>) -> Child {
+pub(crate) fn branch(path: &str, ground: Ground, children: Children, place: Place<Supervise>) -> Child {
     let start: Start = Arc::new(move |parent| {
-        let (ground, children, place) = (ground.clone(), children.clone(), place.clone());
+        let (ground, children, place) = (ground.clone(), children(), place.clone());
         Box::pin(async move {
             let (actor, _) =
                 Actor::spawn_linked(None, Supervisor, (ground, children), parent).await.map_err(why_not_started)?;
@@ -375,70 +429,6 @@ impl<M: ractor::Message> Place<M> {
     pub(crate) fn send(&self, message: M) -> bool {
         self.0.load().as_ref().is_some_and(|actor| actor.cast(message).is_ok())
     }
-}
-
-/// Makes the future of a [`Task`] for each of its lives.
-pub(crate) type MakeTask = Arc<dyn Fn(CancellationToken) -> BoxFuture<'static, Result<(), Fault>> + Send + Sync>;
-
-/// An actor around one long-running future: its end is the actor's death.
-pub(crate) struct Task;
-
-/// A task's end, sent by its own runner.
-pub(crate) struct Ended(Result<(), String>);
-
-pub(crate) struct Running {
-    stop: CancellationToken,
-    /// Cancels the future when the actor ends, however it ends: `post_stop` does not run after a panic or a kill.
-    _guard: DropGuard,
-    runner: JoinHandle<()>,
-}
-
-impl Actor for Task {
-    type Msg = Ended;
-    type State = Running;
-    type Arguments = MakeTask;
-
-    async fn pre_start(&self, myself: ActorRef<Ended>, make: MakeTask) -> Result<Running, ActorProcessingErr> {
-        let stop = CancellationToken::new();
-        let work = tokio::spawn(make(stop.clone()));
-        let runner = tokio::spawn(async move {
-            let ended = match work.await {
-                Ok(Ok(())) => Ok(()),
-                Ok(Err(fault)) => Err(fault.to_string()),
-                Err(error) => Err(format!("panicked: {}", panic_text(error))),
-            };
-            // Nobody listens any more when the actor was stopped first.
-            drop(myself.cast(Ended(ended)));
-        });
-        Ok(Running { _guard: stop.clone().drop_guard(), stop, runner })
-    }
-
-    /// A graceful end waits for the future; its supervisor's limit ends the wait.
-    async fn post_stop(&self, _myself: ActorRef<Ended>, running: &mut Running) -> Result<(), ActorProcessingErr> {
-        running.stop.cancel();
-        Ok((&mut running.runner).await?)
-    }
-
-    async fn handle(
-        &self,
-        _myself: ActorRef<Ended>,
-        Ended(result): Ended,
-        _state: &mut Running,
-    ) -> Result<(), ActorProcessingErr> {
-        Err(result.err().unwrap_or_else(|| "ended unasked".to_owned()).into())
-    }
-}
-
-/// A child that is a task.
-pub(crate) fn task(path: &str, intensity: Intensity, make: MakeTask) -> Child {
-    let start: Start = Arc::new(move |parent| {
-        let make = Arc::clone(&make);
-        Box::pin(async move {
-            let (actor, _) = Actor::spawn_linked(None, Task, make, parent).await.map_err(why_not_started)?;
-            Ok(actor.get_cell())
-        })
-    });
-    Child { path: path.to_owned(), intensity, start }
 }
 
 /// Why an actor did not start, without ractor's words around it: a start that fails is no panic.

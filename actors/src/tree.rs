@@ -3,8 +3,9 @@
 //! Each node is written by its own actor (calls, queue, timings) or by its supervisor (state, restarts, last error). Nothing
 //! here decides anything.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -61,6 +62,8 @@ pub enum NodeState {
 /// The figures of one actor; a node of the tree is made from it.
 #[derive(Debug, Clone, Default)]
 struct Figures {
+    /// When it was planted, among its siblings.
+    place: u64,
     state: Option<NodeState>,
     restarts: u32,
     last_error: Option<String>,
@@ -72,35 +75,60 @@ struct Figures {
     longest: Option<Duration>,
 }
 
+/// After a publication the next one waits this long and then tells of all changes since: a thousand handlers that start in a moment
+/// must not put a thousand trees together, and no eye sees the difference.
+const BURST: Duration = Duration::from_millis(20);
+
 /// The board on which actors publish; cheap to clone.
 ///
 /// A path such as `capabilities/custom/custom.acme.lamp` names a node. Writers only touch their own figures; the tree is put
-/// together when somebody looks, and published at each change of a state and with the journal's tick.
+/// together when somebody looks, and published when states change and with the journal's tick.
 #[derive(Debug, Clone)]
 pub(crate) struct Board {
-    figures: Arc<Mutex<BTreeMap<String, Figures>>>,
-    order: Arc<Mutex<Vec<String>>>,
+    plots: Arc<Mutex<Plots>>,
+    publishing: Arc<Publishing>,
     sender: watch::Sender<Tree>,
+}
+
+#[derive(Debug, Default)]
+struct Plots {
+    planted: u64,
+    figures: BTreeMap<String, Figures>,
+}
+
+#[derive(Debug, Default)]
+struct Publishing {
+    /// One went out a moment ago, and somebody waits to see whether another must.
+    lately: AtomicBool,
+    /// Something changed since the last one.
+    due: AtomicBool,
 }
 
 impl Board {
     pub(crate) fn new() -> Self {
         let (sender, _) = watch::channel(Tree { root: Node::named("latchkeyd") });
-        Self { figures: Arc::default(), order: Arc::default(), sender }
+        Self { plots: Arc::default(), publishing: Arc::default(), sender }
     }
 
     pub(crate) fn watch(&self) -> watch::Receiver<Tree> {
         self.sender.subscribe()
     }
 
-    /// Puts a node into the tree, in the order of these calls.
+    /// Puts a node into the tree, after those that are there.
     pub(crate) fn plant(&self, path: &str) {
-        let mut order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
-        if !order.iter().any(|known| known == path) {
-            order.push(path.to_owned());
-        }
-        drop(order);
-        self.state(path, NodeState::Restarting, None);
+        let mut plots = self.plots();
+        plots.planted += 1;
+        let place = plots.planted;
+        let figures = plots.figures.entry(path.to_owned()).or_insert_with(|| Figures { place, ..Figures::default() });
+        figures.state = Some(NodeState::Restarting);
+        drop(plots);
+        self.publish_soon();
+    }
+
+    /// Takes a node out of the tree.
+    pub(crate) fn uproot(&self, path: &str) {
+        self.plots().figures.remove(path);
+        self.publish_soon();
     }
 
     pub(crate) fn state(&self, path: &str, state: NodeState, error: Option<String>) {
@@ -110,7 +138,7 @@ impl Board {
                 figures.last_error = error;
             }
         });
-        self.publish();
+        self.publish_soon();
     }
 
     pub(crate) fn restarted(&self, path: &str) {
@@ -118,39 +146,19 @@ impl Board {
         self.state(path, NodeState::Running, None);
     }
 
-    pub(crate) fn error(&self, path: &str, error: String) {
-        self.change(path, |figures| figures.last_error = Some(error));
-    }
-
-    pub(crate) fn began(&self, path: &str) {
-        self.change(path, |figures| figures.running = figures.running.saturating_add(1));
-    }
-
-    pub(crate) fn ended(&self, path: &str, took: Duration) {
-        self.change(path, |figures| {
-            figures.running = figures.running.saturating_sub(1);
-            figures.calls = figures.calls.saturating_add(1);
-            figures.last = Some(took);
-            figures.longest = figures.longest.max(Some(took));
-        });
-    }
-
-    pub(crate) fn queued(&self, path: &str, change: i32) {
-        self.change(path, |figures| figures.queued = figures.queued.saturating_add_signed(change));
-    }
-
-    pub(crate) fn abandoned(&self, path: &str, change: i32) {
-        self.change(path, |figures| figures.abandoned = figures.abandoned.saturating_add_signed(change));
-    }
-
     pub(crate) fn state_of(&self, path: &str) -> Option<NodeState> {
-        let figures = self.figures.lock().unwrap_or_else(PoisonError::into_inner);
-        figures.get(path).and_then(|figures| figures.state)
+        self.plots().figures.get(path).and_then(|figures| figures.state)
     }
 
     pub(crate) fn error_of(&self, path: &str) -> Option<String> {
-        let figures = self.figures.lock().unwrap_or_else(PoisonError::into_inner);
-        figures.get(path).and_then(|figures| figures.last_error.clone())
+        self.plots().figures.get(path).and_then(|figures| figures.last_error.clone())
+    }
+
+    /// A node as it is now, without its children.
+    pub(crate) fn node(&self, path: &str) -> Option<Node> {
+        let mut node = Node::named(path.rsplit('/').next().unwrap_or(path));
+        node.fill(self.plots().figures.get(path)?);
+        Some(node)
     }
 
     /// Puts the tree together and tells the watchers.
@@ -158,25 +166,165 @@ impl Board {
         self.sender.send_replace(self.tree());
     }
 
-    pub(crate) fn tree(&self) -> Tree {
-        let order = self.order.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let figures = self.figures.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut root = Node::named("latchkeyd");
-        for path in &order {
-            let node = root.descend(path);
-            if let Some(figures) = figures.get(path) {
-                node.fill(figures);
-            }
+    /// Publishes at once after a rest, and otherwise once for everything that changes within [`BURST`].
+    fn publish_soon(&self) {
+        self.publishing.due.store(true, Ordering::SeqCst);
+        if self.publishing.lately.swap(true, Ordering::SeqCst) {
+            return;
         }
-        Tree { root }
+        self.publishing.due.store(false, Ordering::SeqCst);
+        self.publish();
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            self.publishing.lately.store(false, Ordering::SeqCst);
+            return;
+        };
+        let board = self.clone();
+        runtime.spawn(async move {
+            tokio::time::sleep(BURST).await;
+            board.publishing.lately.store(false, Ordering::SeqCst);
+            if board.publishing.due.load(Ordering::SeqCst) {
+                board.publish_soon();
+            }
+        });
+    }
+
+    /// Parents stand before their children in the order of planting; what is missing on the way is made. Linear in the nodes.
+    pub(crate) fn tree(&self) -> Tree {
+        let mut planted: Vec<_> = {
+            let plots = self.plots();
+            plots.figures.iter().map(|(path, figures)| (path.clone(), figures.clone())).collect()
+        };
+        planted.sort_unstable_by_key(|(_, figures)| figures.place);
+        let mut growing = Growing::default();
+        for (path, figures) in &planted {
+            growing.at(path).fill(figures);
+        }
+        Tree { root: growing.whole() }
+    }
+
+    fn plots(&self) -> MutexGuard<'_, Plots> {
+        self.plots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn change(&self, path: &str, change: impl FnOnce(&mut Figures)) {
-        let mut figures = self.figures.lock().unwrap_or_else(PoisonError::into_inner);
-        match figures.get_mut(path) {
-            Some(figures) => change(figures),
-            None => change(figures.entry(path.to_owned()).or_default()),
+        if let Some(figures) = self.plots().figures.get_mut(path) {
+            change(figures);
         }
+    }
+}
+
+/// Where the work of one capability writes its figures.
+///
+/// Once it has left, what late work still writes goes nowhere, although another may stand in the tree under its name by then.
+#[derive(Debug, Clone)]
+pub(crate) struct Post {
+    board: Board,
+    path: Arc<str>,
+    left: Arc<AtomicBool>,
+}
+
+impl Post {
+    pub(crate) fn new(board: &Board, path: &str) -> Self {
+        Self { board: board.clone(), path: path.into(), left: Arc::default() }
+    }
+
+    pub(crate) fn path(&self) -> &str {
+        &self.path
+    }
+
+    pub(crate) fn state(&self) -> Option<NodeState> {
+        self.board.state_of(&self.path)
+    }
+
+    /// From now on nothing is written here.
+    pub(crate) fn leave(&self) {
+        self.left.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn has_left(&self) -> bool {
+        self.left.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn error(&self, error: String) {
+        self.change(|figures| figures.last_error = Some(error));
+    }
+
+    pub(crate) fn began(&self) {
+        self.change(|figures| figures.running = figures.running.saturating_add(1));
+    }
+
+    pub(crate) fn ended(&self, took: Duration) {
+        self.change(|figures| {
+            figures.running = figures.running.saturating_sub(1);
+            figures.calls = figures.calls.saturating_add(1);
+            figures.last = Some(took);
+            figures.longest = figures.longest.max(Some(took));
+        });
+    }
+
+    pub(crate) fn queued(&self, change: i32) {
+        self.change(|figures| figures.queued = figures.queued.saturating_add_signed(change));
+    }
+
+    pub(crate) fn abandoned(&self, change: i32) {
+        self.change(|figures| figures.abandoned = figures.abandoned.saturating_add_signed(change));
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Figures)) {
+        self.board.change(&self.path, |figures| {
+            // Looked at under the board's lock: a successor is planted after this one has left.
+            if !self.has_left() {
+                change(figures);
+            }
+        });
+    }
+}
+
+/// A tree in the making: nodes by their paths, each with its parent's number, parents first.
+struct Growing {
+    nodes: Vec<(Node, usize)>,
+    numbers: HashMap<String, usize>,
+}
+
+impl Default for Growing {
+    fn default() -> Self {
+        Self { nodes: vec![(Node::named("latchkeyd"), 0)], numbers: HashMap::new() }
+    }
+}
+
+impl Growing {
+    #[expect(clippy::indexing_slicing, reason = "a number is that of a node that was pushed")]
+    fn at(&mut self, path: &str) -> &mut Node {
+        let number = self.number(path);
+        &mut self.nodes[number].0
+    }
+
+    fn number(&mut self, path: &str) -> usize {
+        if let Some(number) = self.numbers.get(path) {
+            return *number;
+        }
+        let (parent, name) = match path.rsplit_once('/') {
+            Some((parent, name)) => (self.number(parent), name),
+            None => (0, path),
+        };
+        let number = self.nodes.len();
+        self.nodes.push((Node::named(name), parent));
+        self.numbers.insert(path.to_owned(), number);
+        number
+    }
+
+    /// Hangs each node below its parent, the last one first, so that each is whole when it is hung.
+    fn whole(mut self) -> Node {
+        while self.nodes.len() > 1 {
+            let Some((mut node, parent)) = self.nodes.pop() else { break };
+            node.children.reverse();
+            if let Some((parent, _)) = self.nodes.get_mut(parent) {
+                parent.children.push(node);
+            }
+        }
+        let mut root = self.nodes.pop().map_or_else(|| Node::named("latchkeyd"), |(root, _)| root);
+        root.children.reverse();
+        root
     }
 }
 
@@ -197,19 +345,6 @@ impl Node {
         }
     }
 
-    /// The node at a path below this one; what is missing on the way is made.
-    fn descend(&mut self, path: &str) -> &mut Self {
-        path.split('/').fold(self, |node, part| {
-            let found = node.children.iter().position(|child| child.name == part);
-            let index = found.unwrap_or(node.children.len());
-            if found.is_none() {
-                node.children.push(Self::named(part));
-            }
-            #[expect(clippy::indexing_slicing, reason = "found there, or pushed there")]
-            &mut node.children[index]
-        })
-    }
-
     fn fill(&mut self, figures: &Figures) {
         let ms = |duration: Duration| (duration.as_secs_f64() * 1e6).round() / 1e3;
         self.state = figures.state.unwrap_or(NodeState::Running);
@@ -227,5 +362,71 @@ impl Node {
     #[must_use]
     pub fn find(&self, path: &str) -> Option<&Self> {
         path.split('/').try_fold(self, |node, part| node.children.iter().find(|child| child.name == part))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(node: &Node) -> Vec<&str> {
+        node.children.iter().map(|child| child.name.as_str()).collect()
+    }
+
+    #[test]
+    fn nodes_stand_in_the_order_of_planting_below_parents_that_are_made_when_missing() {
+        let board = Board::new();
+        for path in
+            ["store", "capabilities", "capabilities/b", "links/direct", "capabilities/custom/x", "capabilities/a"]
+        {
+            board.plant(path);
+        }
+        let root = board.tree().root;
+        assert_eq!(names(&root), ["store", "capabilities", "links"]);
+        assert_eq!(names(root.find("capabilities").unwrap()), ["b", "custom", "a"]);
+        assert_eq!(names(root.find("capabilities/custom").unwrap()), ["x"]);
+        board.uproot("capabilities/custom/x");
+        assert_eq!(names(board.tree().root.find("capabilities").unwrap()), ["b", "a"]);
+    }
+
+    #[test]
+    fn late_work_writes_nothing_into_its_successors_figures() {
+        let board = Board::new();
+        board.plant("x");
+        let (old, took) = (Post::new(&board, "x"), Duration::from_millis(3));
+        old.began();
+        assert_eq!(board.node("x").unwrap().running, 1);
+        old.leave();
+        board.uproot("x");
+        board.plant("x");
+        let new = Post::new(&board, "x");
+        new.began();
+        old.ended(took);
+        old.error("too late".to_owned());
+        let node = board.node("x").unwrap();
+        assert_eq!((node.running, node.calls, node.last_error), (1, 0, None));
+        new.ended(took);
+        assert_eq!((board.node("x").unwrap().running, board.node("x").unwrap().calls), (0, 1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_burst_of_changes_is_published_twice_and_nothing_of_it_is_lost() {
+        let board = Board::new();
+        let mut tree = board.watch();
+        let mut seen = 0;
+        for number in 0..1_000 {
+            board.plant(&format!("capabilities/custom/{number}"));
+            if tree.has_changed().unwrap() {
+                tree.mark_unchanged();
+                seen += 1;
+            }
+        }
+        assert_eq!(seen, 1, "the first is told at once");
+        tree.changed().await.unwrap();
+        assert_eq!(tree.borrow_and_update().root.find("capabilities/custom").unwrap().children.len(), 1_000);
+        tokio::time::sleep(BURST * 3).await;
+        assert!(!tree.has_changed().unwrap(), "and then there is rest");
+        board.state("capabilities/custom/7", NodeState::Running, None);
+        assert!(tree.has_changed().unwrap(), "after a rest a change is told at once");
     }
 }

@@ -20,7 +20,7 @@ fn free() -> Durable {
 fn owned() -> Durable {
     let mut durable = free();
     durable.owner = Some(owner_row(1));
-    grant(&mut durable, "camera".parse().unwrap(), &now(0));
+    grant(&mut durable, "camera".parse().unwrap(), None, &now(0));
     durable
 }
 
@@ -48,7 +48,7 @@ fn one_claim_waits_for_a_key_and_four_in_all() {
 #[test]
 fn approving_a_claim_refuses_the_others_and_turns_everything_off() {
     let mut durable = free();
-    grant(&mut durable, "camera".parse().unwrap(), &now(0));
+    grant(&mut durable, "camera".parse().unwrap(), None, &now(0));
     claim_by(&mut durable, 1, 1, 0).unwrap();
     claim_by(&mut durable, 2, 2, 0).unwrap();
     let decided = approve(&mut durable, &id(2), &now(1)).unwrap();
@@ -143,7 +143,7 @@ fn grants_say_whether_they_changed() {
     let mut durable = free();
     let camera: GrantName = "camera.snapshot".parse().unwrap();
     assert_eq!(camera.as_str(), "camera");
-    assert!(grant(&mut durable, camera.clone(), &now(0)) && !grant(&mut durable, camera.clone(), &now(5)));
+    assert!(grant(&mut durable, camera.clone(), None, &now(0)) && !grant(&mut durable, camera.clone(), None, &now(5)));
     assert_eq!(durable.grants[&camera].since_ms, 1_000_000);
     assert!(revoke(&mut durable, &camera) && !revoke(&mut durable, &camera));
 }

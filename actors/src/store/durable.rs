@@ -244,3 +244,34 @@ impl ChangeState {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As it was written before there were handlers.
+    const OLD: &str = r#"{"ownership":3,"owner":null,"grants":{"camera":{"since_ms":5}},"changes":[],"refusals":0,
+        "refused_until":null,"boot_id":"b"}"#;
+
+    #[test]
+    fn a_state_from_before_there_were_handlers_is_read_and_its_grants_hold() {
+        let durable: Durable = serde_json::from_str(OLD).unwrap();
+        assert!(durable.granted(&"camera".parse().unwrap(), None));
+        assert_eq!((durable.withdrawn.len(), durable.folder.known.len()), (0, 0));
+        let written: serde_json::Value = serde_json::to_value(&durable).unwrap();
+        assert_eq!(written, serde_json::from_str::<serde_json::Value>(OLD).unwrap(), "and nothing is added unasked");
+        assert!(serde_json::from_str::<Durable>(&OLD.replace("boot_id", "boot_di")).is_err());
+    }
+
+    #[test]
+    fn a_grant_of_a_handler_is_for_one_content() {
+        let seal = |text: &str| Seal { file: Digest::of(text.as_bytes()), manifest: None };
+        let mut durable = Durable::new("b");
+        let name: GrantName = "custom.acme.lamp".parse().unwrap();
+        durable.grants.insert(name.clone(), GrantRow { since_ms: 0, seal: Some(seal("a")) });
+        let again: Durable = serde_json::from_str(&serde_json::to_string(&durable).unwrap()).unwrap();
+        assert_eq!(again, durable);
+        assert!(again.granted(&name, Some(&seal("a"))));
+        assert!(!again.granted(&name, Some(&seal("b"))) && !again.granted(&name, None));
+    }
+}

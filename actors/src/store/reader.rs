@@ -9,7 +9,7 @@ use wire::{PublicKey, Signer};
 
 use super::{Head, SqliteVault, Vault, VaultError, verify};
 use crate::command::{Command, FailCode, GrantLine, JournalLine, OwnerLine, Reply, Status};
-use crate::{keeper, ownership};
+use crate::{keeper, ownership, seals};
 use wire::RecordHash;
 
 /// Reads what is on disk; changes nothing.
@@ -110,7 +110,7 @@ impl Reader {
             pairing_until: None,
             waiting: keeper::pending(&durable),
             grants_on: durable.grants.keys().map(ToString::to_string).collect(),
-            waiting_handlers: Vec::new(),
+            waiting_handlers: seals::waiting_unseen(&durable),
             journal: JournalLine::from(self.head()?),
             sign: "not running".to_owned(),
             notices: Vec::new(),
