@@ -110,12 +110,12 @@ pub enum FolderError {
     #[error(transparent)]
     Unsafe(#[from] SafeError),
     /// The system refused.
-    #[error("cannot read {}: {source}; as its owner, run: chmod a+rx {}", path.display(), quoted(path))]
+    #[error("cannot read {}: {reason}; as its owner, run: chmod a+rx {}", path.display(), quoted(path))]
     Unreadable {
         /// The path.
         path: PathBuf,
         /// Why not.
-        source: io::Error,
+        reason: io::Error,
     },
 }
 
@@ -162,7 +162,7 @@ impl HandlersFolder {
             Err(error) => return Err(error),
         };
         let Listing { groups, mut refused } =
-            listing(&room).map_err(|source| FolderError::Unreadable { path: self.path.clone(), source })?;
+            listing(&room).map_err(|reason| FolderError::Unreadable { path: self.path.clone(), reason })?;
         let mut files = Vec::new();
         for (name, roles) in groups {
             let role = match sole_role(&name, &roles) {

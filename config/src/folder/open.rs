@@ -64,22 +64,43 @@ impl Stamp {
     }
 }
 
+/// Who may own a handler's files: root, and those named here.
+#[derive(Debug, Clone, Copy)]
+struct Owners {
+    /// Who owns the folder.
+    folder: u32,
+    /// Who runs this program, where that is enough.
+    caller: Option<u32>,
+}
+
+impl Owners {
+    fn include(self, owner: u32) -> bool {
+        owner == 0 || owner == self.folder || Some(owner) == self.caller
+    }
+
+    /// The two that make sense in a handlers folder.
+    fn wanted(self) -> String {
+        match self.folder {
+            0 => "root".to_owned(),
+            folder => format!("root or user {folder}"),
+        }
+    }
+}
+
 /// An open folder, and who may own the files in it.
 #[derive(Debug)]
 pub(super) struct Room {
     dir: OwnedFd,
     path: PathBuf,
-    owner: u32,
-    /// Whether files of whoever runs this program do too.
-    caller_too: bool,
+    owners: Owners,
 }
 
 impl Room {
     /// The handlers folder itself: no link, ours or root's, closed to other writers.
     pub(super) fn handlers(path: &Path) -> Result<Self, FolderError> {
-        let unreadable = |source: io::Error| match source.kind() {
+        let unreadable = |reason: io::Error| match reason.kind() {
             io::ErrorKind::NotFound => FolderError::Missing { path: path.to_owned() },
-            _ => FolderError::Unreadable { path: path.to_owned(), source },
+            _ => FolderError::Unreadable { path: path.to_owned(), reason },
         };
         let handle = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let handle =
@@ -91,7 +112,7 @@ impl Room {
         safe::check_open_folder(path, &found)?;
         let dir = rustix::fs::openat(&handle, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
         let dir = dir.map_err(|errno| unreadable(errno.into()))?;
-        Ok(Self { dir, path: path.to_owned(), owner: found.uid(), caller_too: false })
+        Ok(Self { dir, path: path.to_owned(), owners: Owners { folder: found.uid(), caller: None } })
     }
 
     /// The folder around a file that somebody named: any folder will do, since the caller chose it.
@@ -103,7 +124,8 @@ impl Room {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let dir = File::from(rustix::fs::openat(CWD, folder, flags, Mode::empty()).map_err(flaw_of)?);
         let owner = dir.metadata().map_err(Flaw::System)?.uid();
-        Ok(Self { dir: dir.into(), path: folder.to_owned(), owner, caller_too: true })
+        let owners = Owners { folder: owner, caller: Some(geteuid().as_raw()) };
+        Ok(Self { dir: dir.into(), path: folder.to_owned(), owners })
     }
 
     /// Where the file of that name lies.
@@ -158,10 +180,10 @@ impl Room {
                 () => "device",
             }));
         }
-        let (owner, caller) = (found.uid(), geteuid().as_raw());
-        if owner != 0 && owner != self.owner && !(self.caller_too && owner == caller) {
-            let wanted = if self.owner == 0 { "root".to_owned() } else { format!("root or user {}", self.owner) };
-            return Err(Flaw::Owner { path: self.path_of(name), owner, wanted, mend: self.owner });
+        let owner = found.uid();
+        if !self.owners.include(owner) {
+            let (path, wanted, mend) = (self.path_of(name), self.owners.wanted(), self.owners.folder);
+            return Err(Flaw::Owner { path, owner, wanted, mend });
         }
         let mode = found.mode() & PERMISSIONS;
         if mode & OTHERS_WRITE != 0 {
@@ -179,5 +201,29 @@ fn flaw_of(errno: Errno) -> Flaw {
         Errno::NOENT => Flaw::Missing,
         Errno::LOOP => Flaw::Link,
         other => Flaw::System(other.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn root_and_the_folders_owner_may_own_a_file_and_the_caller_only_where_that_is_said() {
+        let of = |folder, caller| Owners { folder, caller };
+        let rows = [
+            (of(0, None), 0, true),
+            (of(0, None), 1000, false),
+            (of(1000, None), 0, true),
+            (of(1000, None), 1000, true),
+            (of(1000, None), 1001, false),
+            (of(0, Some(1000)), 1000, true),
+            (of(0, Some(1000)), 998, false),
+            (of(998, Some(1000)), 998, true),
+            (of(998, Some(1000)), 997, false),
+        ];
+        for (owners, owner, may) in rows {
+            assert_eq!(owners.include(owner), may, "{owners:?} {owner}");
+        }
     }
 }

@@ -59,8 +59,8 @@ fn a_folder_that_others_may_write_or_own_or_that_is_none_is_refused_with_the_men
     let sentence = HandlersFolder::new(&file).look().unwrap_err().to_string();
     assert_eq!(sentence, format!("{} is not a folder", file.display()));
     scene.look();
-    let source = io::Error::from(io::ErrorKind::PermissionDenied);
-    let sentence = FolderError::Unreadable { path: "/h".into(), source }.to_string();
+    let reason = io::Error::from(io::ErrorKind::PermissionDenied);
+    let sentence = FolderError::Unreadable { path: "/h".into(), reason }.to_string();
     assert_eq!(sentence, "cannot read /h: permission denied; as its owner, run: chmod a+rx /h");
 }
 
