@@ -38,15 +38,15 @@ pub fn sized(bytes: usize) -> String {
     component(40, &[], &core.replace("BYTES", &bytes.to_string()))
 }
 
-/// A handler that answers with this text.
+/// A handler that answers with these bytes.
 #[must_use]
-pub fn saying(text: &str) -> String {
-    let spelled: String = text.bytes().map(|byte| format!("\\{byte:02x}")).collect();
+pub fn saying(bytes: &[u8]) -> String {
+    let spelled: String = bytes.iter().map(|byte| format!("\\{byte:02x}")).collect();
     let core = r#"
         (data (i32.const 300) "SPELLED")
         (func (export "invoke") (param $ptr i32) (param $len i32) (result i32)
           (call $answer (i32.const 300) (i32.const LENGTH)))"#;
-    component(2, &[], &core.replace("SPELLED", &spelled).replace("LENGTH", &text.len().to_string()))
+    component(2, &[], &core.replace("SPELLED", &spelled).replace("LENGTH", &bytes.len().to_string()))
 }
 
 /// A component of the handler's world around the fields of a core module.
