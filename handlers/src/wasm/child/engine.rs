@@ -4,6 +4,7 @@
 //! good for an engine with the same [`name`] and for no other.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -85,6 +86,7 @@ pub(super) struct Ticker {
 struct Shared {
     state: Mutex<Ticking>,
     changed: Condvar,
+    ticks: AtomicU64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,10 +107,16 @@ impl Ticker {
     /// # Errors
     /// When there can be no further thread.
     pub(super) fn start(engine: EngineWeak) -> std::io::Result<Self> {
-        let shared = Arc::new(Shared { state: Mutex::new(Ticking::Asleep), changed: Condvar::new() });
+        let shared = Arc::new(Shared { state: Mutex::new(Ticking::Asleep), changed: Condvar::new(), ticks: AtomicU64::new(0) });
         let theirs = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("ticker".to_owned()).spawn(move || tick(&theirs, &engine))?;
         Ok(Self { shared, thread: Some(thread) })
+    }
+
+    /// How often it has ticked.
+    #[cfg(test)]
+    pub(super) fn ticks(&self) -> u64 {
+        self.shared.ticks.load(Ordering::Relaxed)
     }
 
     /// Ticks until the value is dropped.
@@ -150,7 +158,10 @@ fn tick(shared: &Shared, engine: &EngineWeak) {
                 let (state, waited) =
                     shared.changed.wait_timeout(state, TICK).unwrap_or_else(|poisoned| poisoned.into_inner());
                 match engine.upgrade() {
-                    Some(engine) if waited.timed_out() => engine.increment_epoch(),
+                    Some(engine) if waited.timed_out() => {
+                        engine.increment_epoch();
+                        shared.ticks.fetch_add(1, Ordering::Relaxed);
+                    }
                     Some(_) => {}
                     None => return,
                 }

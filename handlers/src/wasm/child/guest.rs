@@ -40,6 +40,7 @@ pub(super) type Invoked = Result<Vec<u8>, HandlerError>;
 #[derive(Debug, Clone, Copy, ComponentType, Lift)]
 #[component(enum)]
 #[repr(u8)]
+#[expect(dead_code, reason = "a guest makes them")]
 enum GuestLevel {
     #[component(name = "debug")]
     Debug,
