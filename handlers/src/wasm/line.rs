@@ -146,3 +146,6 @@ fn ended(error: std::io::Error) -> FrameError {
         _ => FrameError::Pipe(error),
     }
 }
+
+#[cfg(test)]
+mod tests;

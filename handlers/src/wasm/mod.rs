@@ -12,6 +12,8 @@ mod child;
 mod children;
 pub mod confine;
 mod conversation;
+#[cfg(test)]
+mod fake;
 mod frame;
 mod handler;
 mod line;

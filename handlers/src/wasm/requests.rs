@@ -22,7 +22,7 @@ pub(crate) const REQUESTS_MAX: usize = 16;
 /// Bytes of one body, there and back: what one result can carry.
 pub(crate) const BODY_BYTES_MAX: usize = 1024 * 1024;
 /// Requests beyond [`REQUESTS_MAX`] that are still answered, with a refusal. Behind them a process is given up: its own count is broken.
-const REFUSALS_MAX: usize = 1000;
+const REFUSALS_MAX: usize = 64;
 /// Headers of one request.
 const HEADERS_MAX: usize = 64;
 /// All names and values of them: what servers commonly take.
@@ -32,7 +32,7 @@ const PATH_BYTES_MAX: usize = 8 * 1024;
 /// Longest method known to any registry is `UPDATEREDIRECTREF`.
 const METHOD_BYTES_MAX: usize = 20;
 /// Headers that frame a message, or are meant for the next hop.
-const HOP_HEADERS: [&str; 10] = [
+const HOP_HEADERS: [&str; 9] = [
     "host",
     "connection",
     "transfer-encoding",
@@ -40,7 +40,6 @@ const HOP_HEADERS: [&str; 10] = [
     "upgrade",
     "te",
     "trailer",
-    "trailers",
     "keep-alive",
     "expect",
 ];
