@@ -234,6 +234,30 @@ mod tests {
     }
 
     #[test]
+    fn a_permit_for_a_handler_is_for_one_content_and_outlives_it_only_where_work_had_begun() {
+        let now = BootTime::from_ms(50);
+        let seal = |text: &str| Seal { file: config::digest::Digest::of(text.as_bytes()), manifest: None };
+        let (old, new) = (seal("a"), seal("b"));
+        let granted = |content: Seal| {
+            snapshot(move |_, durable| {
+                durable.grants.insert("camera".parse().unwrap(), GrantRow { since_ms: 0, seal: Some(content) });
+            })
+        };
+        let camera = Declaration::camera_snapshot();
+        let given = |snapshot: &Snapshot, seal: &Seal| authorise(snapshot, &camera, Some(seal), 1, now);
+        let permit = given(&granted(old), &old).unwrap();
+        assert_eq!(given(&granted(old), &new).unwrap_err().error, ErrorCode::Denied);
+        assert_eq!(authorise(&granted(old), &camera, None, 1, now).unwrap_err().error, ErrorCode::Denied);
+        assert_eq!(permit.holds(&granted(new), now), Err(Lost::Grant));
+        let retired = Retired::new("camera".parse().unwrap(), old, Deadline { boot_ms: 100, wall_ms: 100 });
+        let changed = Snapshot { retired: Arc::new(vec![retired]), ..granted(new) };
+        assert_eq!(permit.holds(&changed, now), Ok(()));
+        assert_eq!(given(&changed, &old).unwrap_err().error, ErrorCode::Denied, "nothing begins on it any more");
+        let handed = Snapshot { changing: true, ..changed };
+        assert_eq!(permit.holds(&handed, now), Err(Lost::Owner));
+    }
+
+    #[test]
     fn an_owner_is_one_under_its_own_number_and_nobody_is_while_it_changes() {
         let now = snapshot(|_, _| {});
         assert!(now.owner_under(1).is_some() && now.owner_key().is_some());

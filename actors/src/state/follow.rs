@@ -26,6 +26,10 @@ pub(crate) struct Retired {
 }
 
 impl Retired {
+    pub(crate) fn new(grant: GrantName, seal: Seal, until: Deadline) -> Self {
+        Self { grant, seal, until }
+    }
+
     pub(crate) fn over(&self, now: BootTime) -> bool {
         self.until.reached(now)
     }
@@ -43,9 +47,10 @@ impl Holder {
         if next == *self.seen.durable {
             return;
         }
-        let retired = followed.withdrawn.iter().filter_map(|(grant, seal)| {
-            Some(Retired { grant: grant.clone(), seal: (*seal)?, until: now.after(RETIRED_KEPT_MS) })
-        });
+        let retired = followed
+            .withdrawn
+            .iter()
+            .filter_map(|(grant, seal)| Some(Retired::new(grant.clone(), (*seal)?, now.after(RETIRED_KEPT_MS))));
         let retired: Vec<_> = self.seen.retired.iter().cloned().chain(retired).collect();
         let draft = |what: &String| Draft::keeper(what.clone(), next.ownership, now.wall_ms);
         let drafts: Vec<_> = followed.records.iter().map(draft).collect();

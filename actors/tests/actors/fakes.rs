@@ -98,6 +98,8 @@ pub(crate) enum Mood {
     Fail(Fault),
     /// Waits until told to stop, and panics then.
     PanicAtStop,
+    /// Waits until told to stop, and reports a fault then.
+    FailAtStop(Fault),
     /// Has its effect and gives this value.
     Give(Object),
 }
@@ -224,6 +226,10 @@ impl Fake {
             Mood::PanicAtStop => {
                 call.stop.cancelled().await;
                 panic!("told to panic at stop")
+            }
+            Mood::FailAtStop(fault) => {
+                call.stop.cancelled().await;
+                Err(fault)
             }
             Mood::Wait => {
                 tokio::select! {

@@ -21,6 +21,7 @@ mod compile;
 mod crash;
 mod ending;
 mod fakes;
+mod folder;
 mod grants;
 mod owners;
 mod records;
