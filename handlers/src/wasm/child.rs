@@ -33,8 +33,8 @@ use self::http::{Asked, Door};
 use self::run::{Runner, Terms};
 use super::confine::{self, Confinement, Plan, Purpose, Reachable};
 use super::frame::{
-    self, CallFrame, Done, Ended, FROM_CHILD_BYTES_MAX, FROM_COMPILER_BYTES_MAX, Folder, FrameError, FromChild, HttpAnswer, HttpTrouble,
-    Role, Start, TO_CHILD_BYTES_MAX, ToChild, VERSION,
+    self, CallFrame, Done, Ended, FROM_CHILD_BYTES_MAX, FROM_COMPILER_BYTES_MAX, Folder, FrameError, FromChild,
+    HttpAnswer, HttpTrouble, Role, Start, TO_CHILD_BYTES_MAX, ToChild, VERSION,
 };
 
 /// The hidden first argument that makes the program a handler's process. Not an option: no help names it, and it is looked at before
@@ -85,7 +85,10 @@ fn confine(start: &Start) -> Result<(Confinement, Folders, Plan), String> {
     let mut seen = Vec::new();
     for folder in &start.folders {
         let opened = open(folder)?;
-        let named = folder.named.to_str().ok_or_else(|| format!("the name of the folder {} is not UTF-8", folder.named.display()))?;
+        let named = folder
+            .named
+            .to_str()
+            .ok_or_else(|| format!("the name of the folder {} is not UTF-8", folder.named.display()))?;
         // By its descriptor, so that it is the one that was opened and no other that has its name now.
         seen.push((PathBuf::from(format!("/proc/self/fd/{}", opened.as_raw_fd())), named.to_owned(), folder.write));
         reachable.push(Reachable { folder: opened, write: folder.write });
@@ -105,7 +108,8 @@ fn open(folder: &Folder) -> Result<File, String> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let opened = rustix::fs::open(&folder.real, flags, Mode::empty());
     let opened = opened.map_err(|error| format!("the folder {shown} cannot be opened: {error}"))?;
-    let found = rustix::fs::fstat(&opened).map_err(|error| format!("the folder {shown} cannot be looked at: {error}"))?;
+    let found =
+        rustix::fs::fstat(&opened).map_err(|error| format!("the folder {shown} cannot be looked at: {error}"))?;
     if (found.st_dev, found.st_ino) == folder.inode {
         Ok(File::from(opened))
     } else {
@@ -126,14 +130,20 @@ struct Setting<S> {
 ///
 /// # Errors
 /// When the pipe breaks, or what comes is not in order. That input ended is no error.
-fn serve<S>(mut input: impl Read + Send + 'static, output: &mut impl Write, setting: Setting<S>) -> Result<(), FrameError>
+fn serve<S>(
+    mut input: impl Read + Send + 'static,
+    output: &mut impl Write,
+    setting: Setting<S>,
+) -> Result<(), FrameError>
 where
     S: FnOnce() -> Result<(), String>,
 {
     let Setting { start, confinement, folders, seal } = setting;
     let engine = match engine::engine() {
         Ok(engine) => engine,
-        Err(error) => return say(output, &FromChild::NotReady { why: format!("no engine: {}", words::refusal(&error)) }),
+        Err(error) => {
+            return say(output, &FromChild::NotReady { why: format!("no engine: {}", words::refusal(&error)) });
+        }
     };
     say(output, &FromChild::Ready { version: VERSION, confinement, engine: engine::name(&engine) })?;
     match start.role {
@@ -183,7 +193,8 @@ where
         return say(output, &FromChild::NotReady { why });
     }
     // No driver for sockets: there are none.
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().max_blocking_threads(FILE_THREADS_MAX).build()?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_time().max_blocking_threads(FILE_THREADS_MAX).build()?;
     say(output, &FromChild::Loaded)?;
     let ended = runtime.block_on(Conversation { runner, inbox, asking, output }.go_on());
     // A file operation that hangs must not hold up the end.
@@ -246,7 +257,9 @@ impl<W: Write> Conversation<'_, W> {
                 }
                 // Of a call that is over.
                 Some(Ok(ToChild::Cancel { .. } | ToChild::Http { .. })) => {}
-                Some(Ok(ToChild::Start(_) | ToChild::Compile { .. } | ToChild::Load { .. })) => return Err(out_of_order()),
+                Some(Ok(ToChild::Start(_) | ToChild::Compile { .. } | ToChild::Load { .. })) => {
+                    return Err(out_of_order());
+                }
             }
         }
     }
@@ -274,7 +287,9 @@ impl<W: Write> Conversation<'_, W> {
                 }
                 Event::Heard(None | Some(Err(FrameError::Ended))) => return Ok(None),
                 Event::Heard(Some(Err(error))) => return Err(error),
-                Event::Heard(Some(Ok(ToChild::Cancel { number: cancelled }))) if cancelled == number => break Ended::Cancelled,
+                Event::Heard(Some(Ok(ToChild::Cancel { number: cancelled }))) if cancelled == number => {
+                    break Ended::Cancelled;
+                }
                 Event::Heard(Some(Ok(ToChild::Cancel { .. }))) => {}
                 Event::Heard(Some(Ok(ToChild::Http { number, answer }))) => {
                     if let Some(place) = waiting.iter().position(|(waits, _)| *waits == number) {
@@ -282,7 +297,9 @@ impl<W: Write> Conversation<'_, W> {
                         let _ = waiting.swap_remove(place).1.send(answer);
                     }
                 }
-                Event::Heard(Some(Ok(ToChild::Start(_) | ToChild::Compile { .. } | ToChild::Load { .. } | ToChild::Call(_)))) => {
+                Event::Heard(Some(Ok(
+                    ToChild::Start(_) | ToChild::Compile { .. } | ToChild::Load { .. } | ToChild::Call(_),
+                ))) => {
                     return Err(out_of_order());
                 }
             }

@@ -5,9 +5,9 @@
 //! check stand before each run.
 
 use wasmparser::{Parser, Payload};
+use wasmtime::Engine;
 use wasmtime::component::types::ComponentItem;
 use wasmtime::component::{Component, InstancePre};
-use wasmtime::Engine;
 
 use super::guest::{Guest, Invoked, linker};
 use super::words;

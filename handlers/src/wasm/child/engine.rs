@@ -43,8 +43,10 @@ pub(super) fn engine() -> wasmtime::Result<Engine> {
         .max_core_instances_per_component(instances)
         .total_memories(memories)
         .max_memories_per_component(memories)
+        .max_memories_per_module(memories)
         .total_tables(tables)
         .max_tables_per_component(tables)
+        .max_tables_per_module(tables)
         .table_elements(TABLE_ELEMENTS)
         .total_stacks(1)
         .max_component_instance_size(INSTANCE_RECORD_BYTES)
@@ -107,7 +109,8 @@ impl Ticker {
     /// # Errors
     /// When there can be no further thread.
     pub(super) fn start(engine: EngineWeak) -> std::io::Result<Self> {
-        let shared = Arc::new(Shared { state: Mutex::new(Ticking::Asleep), changed: Condvar::new(), ticks: AtomicU64::new(0) });
+        let shared =
+            Arc::new(Shared { state: Mutex::new(Ticking::Asleep), changed: Condvar::new(), ticks: AtomicU64::new(0) });
         let theirs = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("ticker".to_owned()).spawn(move || tick(&theirs, &engine))?;
         Ok(Self { shared, thread: Some(thread) })

@@ -67,6 +67,11 @@ impl Outgoing {
 type Sent = Result<(Response<WasiBody>, Box<dyn Future<Output = Result<(), Error>> + Send>), Error>;
 
 impl WasiHttpHooks for Outgoing {
+    fn set_host_header(&mut self) -> bool {
+        // The parent makes it, of the authority.
+        false
+    }
+
     fn p2_outgoing_body_chunk_size(&mut self) -> usize {
         CHUNK_BYTES
     }

@@ -19,13 +19,18 @@ use super::guest::Folders;
 use super::{Setting, serve};
 use crate::wasm::confine::Confinement;
 use crate::wasm::frame::{
-    CallFrame, Compiled, Done, Ended, FROM_CHILD_BYTES_MAX, FROM_COMPILER_BYTES_MAX, FrameError, FromChild, Role, Start,
-    TO_CHILD_BYTES_MAX, ToChild, VERSION, read, write,
+    CallFrame, Compiled, Done, Ended, FROM_CHILD_BYTES_MAX, FROM_COMPILER_BYTES_MAX, FrameError, FromChild, Role,
+    Start, TO_CHILD_BYTES_MAX, ToChild, VERSION, read, write,
 };
 use guests::text;
 
 #[path = "../../../../tests/src/guests/mod.rs"]
-#[expect(dead_code, unreachable_pub, reason = "one set of guests for all tests; the whole device is tested with the rest of it")]
+#[expect(
+    dead_code,
+    unreachable_pub,
+    unused_imports,
+    reason = "one set of guests for all tests; the whole device is tested with the rest of it"
+)]
 mod guests;
 
 /// Time for a call that ends by itself: not reached.
@@ -69,7 +74,9 @@ impl Talk {
         let confinement = Confinement { landlock_abi: None, seccomp: false };
         let setting = Setting { start, confinement, folders, seal: || Ok(()) };
         let child = std::thread::spawn(move || serve(theirs, &mut output, setting));
-        let FromChild::Ready { engine, .. } = read(&mut from, FROM_CHILD_BYTES_MAX).unwrap() else { panic!("not ready") };
+        let FromChild::Ready { engine, .. } = read(&mut from, FROM_CHILD_BYTES_MAX).unwrap() else {
+            panic!("not ready")
+        };
         Self { to: Some(to), from, engine, child: Some(child), calls: 0 }
     }
 
@@ -178,7 +185,9 @@ fn every_process_has_the_same_engine_and_names_its_version() {
     let names = [Role::Probe, Role::Compile, Role::Run].map(|role| Talk::begin(role, &Terms::default()).engine.clone());
     assert_eq!(names[0], names[1]);
     assert_eq!(names[0], names[2]);
-    let locked = include_str!("../../../../Cargo.lock").split("[[package]]").find(|package| package.contains("\nname = \"wasmtime\"\n"));
+    let locked = include_str!("../../../../Cargo.lock")
+        .split("[[package]]")
+        .find(|package| package.contains("\nname = \"wasmtime\"\n"));
     assert!(locked.unwrap().contains(&format!("version = \"{}\"", super::engine::WASMTIME)));
     assert!(names[0].starts_with(&format!("wasmtime {} ", super::engine::WASMTIME)), "{}", names[0]);
 }
@@ -202,7 +211,9 @@ fn the_log_is_kept_with_its_levels_up_to_64_lines_of_1_kib() {
 
 #[test]
 fn a_text_is_cut_between_characters() {
-    for (text, most, left) in [("lamp", 4, "lamp"), ("lamp", 3, "lam"), ("aé", 2, "a"), ("aé", 3, "aé"), ("é", 1, ""), ("", 4, "")] {
+    for (text, most, left) in
+        [("lamp", 4, "lamp"), ("lamp", 3, "lam"), ("aé", 2, "a"), ("aé", 3, "aé"), ("é", 1, ""), ("", 4, "")]
+    {
         assert_eq!(super::guest::cut(text, most), left);
     }
 }

@@ -26,7 +26,9 @@ pub(super) fn crash(error: &Error, broken: Option<Limit>, memory_bytes_max: usiz
     let root = error.root_cause().to_string();
     let trap = error.downcast_ref::<Trap>();
     match (trap, broken) {
-        _ if root.contains(TOO_MUCH_AT_ONCE) => format!("copy limit: more than {} handed over at once", size(copied_bytes_max)),
+        _ if root.contains(TOO_MUCH_AT_ONCE) => {
+            format!("copy limit: more than {} handed over at once", size(copied_bytes_max))
+        }
         (Some(Trap::StackOverflow), _) => "trapped: call stack exhausted".to_owned(),
         // Whatever a guest does when it is refused more, it does because of that.
         (_, Some(Limit::Memory)) => format!("memory limit: {}", size(memory_bytes_max)),

@@ -21,16 +21,21 @@ const COMPILE_CPU_SECONDS: u64 = 120;
 const FILES: u64 = 128;
 /// The longest file that a guest can write into a folder of its reach.
 const FILE_BYTES: u64 = 64 * 1024 * 1024;
+/// Where `/proc/self/statm` tells what counts against the limit on data.
+const DATA_FIELD: usize = 5;
 /// Steps that other work of the device goes before.
 const NICE: i32 = 10;
 
 /// Sets what holds from the start.
 pub(super) fn set(purpose: Purpose, memory_bytes: usize) -> io::Result<()> {
-    let data = match purpose {
+    let more = match purpose {
         Purpose::Compile => COMPILE_BYTES,
-        Purpose::Run => running_bytes(memory_bytes).saturating_add(LOADING_BYTES),
+        Purpose::Run => {
+            let guest = u64::try_from(memory_bytes).unwrap_or(u64::MAX);
+            guest.saturating_add(BESIDE_BYTES).saturating_add(LOADING_BYTES)
+        }
     };
-    limit(Resource::Data, data)?;
+    limit(Resource::Data, data_bytes()?.saturating_add(more))?;
     limit(Resource::Nofile, FILES)?;
     limit(Resource::Fsize, FILE_BYTES)?;
     limit(Resource::Core, 0)?;
@@ -43,13 +48,18 @@ pub(super) fn set(purpose: Purpose, memory_bytes: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// Takes back what only loading needed.
-pub(super) fn tighten(memory_bytes: usize) -> io::Result<()> {
-    limit(Resource::Data, running_bytes(memory_bytes))
+/// Takes back what only loading needed; once, after [`set`].
+pub(super) fn tighten() -> io::Result<()> {
+    let now = rustix::process::getrlimit(Resource::Data).current.unwrap_or(u64::MAX);
+    limit(Resource::Data, now.saturating_sub(LOADING_BYTES))
 }
 
-fn running_bytes(memory_bytes: usize) -> u64 {
-    u64::try_from(memory_bytes).unwrap_or(u64::MAX).saturating_add(BESIDE_BYTES)
+/// What the process has already, whose allocator may have set aside room from its first moment.
+fn data_bytes() -> io::Result<u64> {
+    let pages = std::fs::read_to_string("/proc/self/statm")?;
+    let pages = pages.split_ascii_whitespace().nth(DATA_FIELD).and_then(|field| field.parse::<u64>().ok());
+    let pages = pages.ok_or_else(|| io::Error::other("/proc/self/statm has another form"))?;
+    Ok(pages.saturating_mul(u64::try_from(rustix::param::page_size()).unwrap_or(u64::MAX)))
 }
 
 /// For good: the hard limit as well. One that is lower already stays.

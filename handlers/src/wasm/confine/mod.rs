@@ -107,6 +107,6 @@ pub fn enter(plan: &Plan) -> Result<Confinement, ConfineError> {
 /// # Errors
 /// See [`ConfineError`]; the process is then to end.
 pub fn seal(plan: &Plan) -> Result<(), ConfineError> {
-    limits::tighten(plan.memory_bytes).map_err(ConfineError::Limits)?;
+    limits::tighten().map_err(ConfineError::Limits)?;
     seccomp::seal(!plan.folders.is_empty())
 }

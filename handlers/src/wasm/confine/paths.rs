@@ -5,8 +5,8 @@
 //! so that an older kernel lacks the second lock only.
 
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, LandlockStatus, PathBeneath, Ruleset, RulesetAttr,
-    RulesetCreatedAttr, RulesetStatus, Scope,
+    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, LandlockStatus, PathBeneath, Ruleset,
+    RulesetAttr, RulesetCreatedAttr, RulesetStatus, Scope,
 };
 
 use super::{ConfineError, Reachable};
@@ -29,9 +29,10 @@ pub(super) fn close(folders: &[Reachable]) -> Result<Option<u32>, ConfineError> 
     let status = rules.restrict_self().map_err(ConfineError::Landlock)?;
     Ok(match (status.ruleset, status.landlock) {
         (RulesetStatus::NotEnforced, _) | (_, LandlockStatus::NotEnabled | LandlockStatus::NotImplemented) => None,
-        (RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced, LandlockStatus::Available { effective_abi, kernel_abi }) => {
-            kernel_abi.and_then(|abi| u32::try_from(abi).ok()).or(Some(effective_abi as u32))
-        }
+        (
+            RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced,
+            LandlockStatus::Available { effective_abi, kernel_abi },
+        ) => kernel_abi.and_then(|abi| u32::try_from(abi).ok()).or(Some(effective_abi as u32)),
     })
 }
 

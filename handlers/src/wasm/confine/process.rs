@@ -2,7 +2,10 @@
 //!
 //! Holds the two calls for which no safe wrapper is among our libraries, each a line: closing all other descriptors, and leaving a
 //! signal aside. Neither touches memory of this program.
-#![expect(unsafe_code, reason = "close_range and signal have no safe wrapper among our libraries; no argument points anywhere")]
+#![expect(
+    unsafe_code,
+    reason = "close_range and signal have no safe wrapper among our libraries; no argument points anywhere"
+)]
 
 use std::io::{self, Error};
 

@@ -95,7 +95,8 @@ const CLONE_JUDGED: u64 = THREAD
         | libc::CLONE_PTRACE
         | libc::CLONE_PIDFD
         | libc::CLONE_VFORK) as u64;
-const THREAD: u64 = (libc::CLONE_VM | libc::CLONE_FS | libc::CLONE_FILES | libc::CLONE_SIGHAND | libc::CLONE_THREAD) as u64;
+const THREAD: u64 =
+    (libc::CLONE_VM | libc::CLONE_FS | libc::CLONE_FILES | libc::CLONE_SIGHAND | libc::CLONE_THREAD) as u64;
 const WRITE: u64 = libc::PROT_WRITE as u64;
 const EXEC: u64 = libc::PROT_EXEC as u64;
 
@@ -124,7 +125,10 @@ fn bounded() -> Result<Rules, ConfineError> {
     Ok(Rules::from([
         // Code is written as data and made executable by `mprotect` once it stands: no memory is ever both.
         (libc::SYS_mmap, vec![rule(2, SeccompCmpOp::MaskedEq(EXEC), 0)?]),
-        (libc::SYS_mprotect, vec![rule(2, SeccompCmpOp::MaskedEq(EXEC), 0)?, rule(2, SeccompCmpOp::MaskedEq(WRITE), 0)?]),
+        (
+            libc::SYS_mprotect,
+            vec![rule(2, SeccompCmpOp::MaskedEq(EXEC), 0)?, rule(2, SeccompCmpOp::MaskedEq(WRITE), 0)?],
+        ),
         (libc::SYS_clone, vec![rule(0, SeccompCmpOp::MaskedEq(CLONE_JUDGED), THREAD)?]),
         (libc::SYS_kill, vec![rule(0, SeccompCmpOp::Eq, own)?]),
         (libc::SYS_tgkill, vec![rule(0, SeccompCmpOp::Eq, own)?]),
@@ -133,14 +137,10 @@ fn bounded() -> Result<Rules, ConfineError> {
         (libc::SYS_prctl, one_of(0, &[libc::PR_SET_NAME, libc::PR_SET_NO_NEW_PRIVS])?),
         (
             libc::SYS_fcntl,
-            one_of(1, &[
-                libc::F_GETFD,
-                libc::F_SETFD,
-                libc::F_GETFL,
-                libc::F_SETFL,
-                libc::F_DUPFD_CLOEXEC,
-                libc::F_ADD_SEALS,
-            ])?,
+            one_of(
+                1,
+                &[libc::F_GETFD, libc::F_SETFD, libc::F_GETFL, libc::F_SETFL, libc::F_DUPFD_CLOEXEC, libc::F_ADD_SEALS],
+            )?,
         ),
     ]))
 }
