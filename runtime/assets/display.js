@@ -103,6 +103,11 @@ function drawIdle(state) {
     next = state.active ? state.owner + " has this device in use." : state.owner + " does not use this device now.";
   }
   at("idle-state").textContent = now;
+  at("idle-changed").replaceChildren(...state.changed.map((told) => {
+    const item = document.createElement("li");
+    item.textContent = told;
+    return item;
+  }));
   show("idle-next", next);
   show("idle-command", command);
 }

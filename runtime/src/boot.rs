@@ -23,7 +23,7 @@ use crate::announce::Terminal;
 use crate::cli::args::Cli;
 use crate::cli::print::Style;
 use crate::cli::{Problem, World, program};
-use crate::device::{Device, Options, Running};
+use crate::device::{Device, HandlersPlace, Options, Running};
 use crate::door::DoorLimits;
 use crate::keeper::SocketLimits;
 use crate::key;
@@ -81,6 +81,7 @@ pub fn run(cli: &Cli, simulate: bool, mut world: World) -> Result<(), Problem> {
         let terminal = terminal.clone();
         Simulation::new(move |line| terminal.say(line))
     });
+    let handlers = HandlersPlace::of(&places, &settings);
     let sets = cli.sets.clone();
     let state_dir = places.state_dir.clone();
     let variables: Vec<_> = world.variables().collect();
@@ -100,6 +101,7 @@ pub fn run(cli: &Cli, simulate: bool, mut world: World) -> Result<(), Problem> {
         door: DoorLimits::default(),
         socket: Some(SocketLimits::default()),
         reread: Some(reread),
+        handlers: Some(handlers),
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|error| of(&error))?;
     let ended = run_to_end(runtime, live(options, &terminal, first));

@@ -6,15 +6,17 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use actors::{Group, GrowError, House, HouseCensus, Installed, Limits, Parts, Service, Vault, Work};
-use config::Settings;
+use config::{Places, Settings};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use handlers::sign::LEDS;
+use handlers::wasm::outbound::Outbound;
+use handlers::wasm::{Program, Protected, WorkshopParts};
 use handlers::{
     Camera, CameraChoice, Chance, Clock, DisplayImage, DisplayText, Fault, Health, HealthParts, LedSign, Screen, Shown,
     Sign, SignBackend, SignFault,
@@ -25,10 +27,12 @@ use wire::{Declaration, Signer};
 
 use crate::direct::Direct;
 use crate::door::{Door, DoorLimits};
+use crate::folder::{Folder, Shop};
 use crate::keeper::ask::Address;
 use crate::keeper::display::Display;
 use crate::keeper::pages::Pages;
 use crate::keeper::socket::{Socket, SocketLimits};
+use crate::outbound::Ways;
 use crate::reload::{Reception, Reread};
 use crate::rules::HostNames;
 use crate::simulate::{BothScreens, Simulation};
@@ -63,6 +67,52 @@ pub struct Options {
     pub socket: Option<SocketLimits>,
     /// How settings are read anew; `None`: a reload is refused.
     pub reread: Option<Reread>,
+    /// Where custom handlers come from; `None`: nobody looks for any.
+    pub handlers: Option<HandlersPlace>,
+}
+
+/// Where custom handlers come from, and what their processes are.
+#[derive(Clone)]
+pub struct HandlersPlace {
+    /// The folder where the keeper drops them.
+    pub folder: PathBuf,
+    /// Where native code is kept.
+    pub cache_dir: PathBuf,
+    /// The settings folder, which no handler may reach.
+    pub config_dir: PathBuf,
+    /// The program that a handler's process is: this one, but for tests and the benchmark.
+    pub program: Program,
+    /// By which their requests leave the device.
+    pub outbound: Arc<dyn Outbound>,
+}
+
+impl HandlersPlace {
+    /// As `latchkeyd` has it.
+    #[must_use]
+    pub fn of(places: &Places, settings: &Settings) -> Self {
+        Self {
+            folder: places.handlers_dir(settings),
+            cache_dir: places.cache_dir(),
+            config_dir: places.config_dir.clone(),
+            program: Program::This,
+            outbound: Arc::new(Ways::of_the_system()),
+        }
+    }
+
+    /// What no handler may reach, beside what is forbidden on every machine.
+    #[must_use]
+    pub fn protected(&self, settings: &Settings, state_dir: &Path, listeners: Vec<SocketAddr>) -> Protected {
+        Protected {
+            folders: vec![
+                (state_dir.to_owned(), "the state folder"),
+                (self.config_dir.clone(), "the settings folder"),
+                (self.folder.clone(), "the handlers folder"),
+                (self.cache_dir.clone(), "the folder for native code"),
+            ],
+            sign_devices: settings.sign.led.iter().map(|led| Path::new(LEDS).join(led)).collect(),
+            listeners,
+        }
+    }
 }
 
 /// Why a device did not start.
@@ -129,12 +179,16 @@ pub struct Running {
     /// The display.
     pub display: Display,
     reception: Arc<Reception>,
+    shop: Option<Arc<Shop>>,
 }
 
 impl Running {
-    /// Ends the device: no new work, running work has `limit`, records are closed.
+    /// Ends the device: no new work, running work has `limit`, records are closed, no process of a handler is left.
     pub async fn stop(self, limit: Duration) {
         self.house.drain(limit).await;
+        if let Some(shop) = &self.shop {
+            shop.close().await;
+        }
     }
 
     /// Reads the settings anew.
@@ -167,6 +221,7 @@ async fn compose(options: Options) -> Result<Running, StartError> {
         door,
         socket,
         reread,
+        handlers,
     } = options;
     let simulated = simulation.is_some();
     let uid = rustix::process::geteuid().as_raw();
@@ -198,6 +253,13 @@ async fn compose(options: Options) -> Result<Running, StartError> {
     if let Some(pages) = pages {
         services.push((Group::Keeper, "display", Arc::new(pages)));
     }
+    let shop = handlers.map(|place| {
+        let listeners = [Some(direct_addr), keeper_addr].into_iter().flatten().collect();
+        let protected = place.protected(&settings, &state_dir, listeners);
+        let (folder, shop) = folder(place, protected, &settings, Arc::clone(&clock), Arc::clone(&chance));
+        services.push((Group::Keeper, "handlers", Arc::new(folder)));
+        shop
+    });
     if let Some(limits) = socket {
         let socket = Socket::bind(&state_dir, Arc::<Reception>::clone(&reception), limits, uid);
         let socket = socket.map_err(|error| StartError::Socket { state_dir, error })?;
@@ -222,7 +284,30 @@ async fn compose(options: Options) -> Result<Running, StartError> {
         limits,
     };
     let house = House::grow(parts).await?;
-    Ok(Running { house, direct_addr, keeper_addr, display, reception })
+    Ok(Running { house, direct_addr, keeper_addr, display, reception, shop })
+}
+
+/// The handlers folder as a service, and the workshop behind it, in which nothing is done yet.
+fn folder(
+    place: HandlersPlace,
+    protected: Protected,
+    settings: &Settings,
+    clock: Arc<dyn Clock>,
+    chance: Arc<dyn Chance>,
+) -> (Folder, Arc<Shop>) {
+    let HandlersPlace { folder, cache_dir, config_dir: _, program, outbound } = place;
+    let accept_weak = settings.handlers.accept_weak_sandbox;
+    let guarded = protected.clone();
+    let shop = Arc::new(Shop::new(move || WorkshopParts {
+        program: program.clone(),
+        cache_dir: cache_dir.clone(),
+        protected: guarded.clone(),
+        outbound: Arc::clone(&outbound),
+        accept_weak,
+        clock: Arc::clone(&clock),
+        chance: Arc::clone(&chance),
+    }));
+    (Folder::new(folder, settings.handlers.folder.is_some(), Arc::clone(&shop), protected), shop)
 }
 
 /// Where things are bound, for those who tell people.

@@ -4,7 +4,7 @@ use std::io::{BufReader, IsTerminal, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
-use handlers::{Clock, SystemClock};
+use handlers::{Clock, SystemClock, wasm};
 use jiff::tz::TimeZone;
 use latchkey_runtime::boot;
 use latchkey_runtime::cli::args::{Cli, Order, settings_first};
@@ -17,7 +17,12 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     #[expect(clippy::disallowed_methods, reason = "arguments are read here, once")]
-    let cli = Cli::parse_from(settings_first(std::env::args_os()));
+    let arguments: Vec<_> = std::env::args_os().collect();
+    // A handler's process is this program too, and it begins before anything of the device is read.
+    if wasm::child_asked(&arguments) {
+        return wasm::child_main();
+    }
+    let cli = Cli::parse_from(settings_first(arguments));
     let world = world();
     let colour = world.colour;
     let ended = match &cli.order {
@@ -53,6 +58,7 @@ fn world() -> World {
         input: Box::new(BufReader::new(std::io::stdin())),
         asks: std::io::stdin().is_terminal(),
         out: Box::new(std::io::stdout()),
+        aside: Box::new(std::io::stderr()),
         terminal,
         colour: terminal && !plain,
     }

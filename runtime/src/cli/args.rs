@@ -3,7 +3,9 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use clap::builder::TypedValueParser as _;
 use clap::{Parser, Subcommand};
+use handlers::wasm::author::Lang;
 
 /// Stands above the options that every command has, so that a command's own come first.
 const GLOBAL: &str = "Options of all commands";
@@ -213,12 +215,140 @@ pub enum Order {
         output: Output,
     },
 
+    /// List the handlers that you dropped into the handlers folder
+    #[command(
+        args_conflicts_with_subcommands = true,
+        after_help = "Examples:\n  latchkeyd handlers\n  latchkeyd handlers show custom.acme.lamp\n  \
+        latchkeyd handlers log custom.acme.lamp\n\n\
+        A file custom.MAKER.ACTION.wasm in the handlers folder becomes a capability of that name. It is off until you grant it, and again \n\
+        when the file changes. To make one, see: latchkeyd handler --help"
+    )]
+    Handlers {
+        /// What to see of one
+        #[command(subcommand)]
+        order: Option<HandlersOrder>,
+        /// How it prints
+        #[command(flatten)]
+        output: Output,
+    },
+
+    /// For those who write handlers: begin, check, run and pack one; works without the device
+    #[command(
+        subcommand,
+        after_help = "From nothing to a handler that runs:\n  latchkeyd handler new acme.lamp --lang wat\n  \
+        latchkeyd handler run custom.acme.lamp/custom.acme.lamp.wat\n  \
+        latchkeyd handler check custom.acme.lamp/custom.acme.lamp.wat"
+    )]
+    Handler(HandlerOrder),
+
     /// Show the device's public key and fingerprint
     Key(Output),
 
     /// Make, check or show the settings
     #[command(subcommand)]
     Config(ConfigOrder),
+}
+
+/// One command about one handler in the folder.
+#[derive(Debug, Clone, PartialEq, Eq, Subcommand)]
+pub enum HandlersOrder {
+    /// Show all of one handler: its files, limits, reach and arguments
+    Show {
+        /// Its name, such as custom.acme.lamp
+        name: String,
+        /// How it prints
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Show what a handler logged in its last calls
+    Log {
+        /// Its name, such as custom.acme.lamp
+        name: String,
+        /// How it prints
+        #[command(flatten)]
+        output: Output,
+    },
+}
+
+/// One command for those who write handlers.
+#[derive(Debug, Clone, PartialEq, Eq, Subcommand)]
+pub enum HandlerOrder {
+    /// Write a small project that builds with its language's usual tools
+    #[command(
+        after_help = "Examples:\n  latchkeyd handler new acme.lamp --lang wat\n  latchkeyd handler new acme.lamp --lang js --dir lamp\n\n\
+        The README.md in the new folder says how it is built."
+    )]
+    New {
+        /// Who makes it, and what it does: acme.lamp becomes custom.acme.lamp
+        #[arg(value_name = "MAKER.ACTION")]
+        name: String,
+        /// In which language: js, rust, c or wat
+        #[arg(long, value_name = "LANGUAGE", value_parser = language())]
+        lang: Lang,
+        /// Where to; else a new folder custom.MAKER.ACTION here
+        #[arg(long, value_name = "DIR")]
+        dir: Option<PathBuf>,
+    },
+
+    /// Say what a handler imports, asks for and would get, or why it would be refused
+    #[command(after_help = "Example:\n  latchkeyd handler check custom.acme.lamp.wasm\n\n\
+        The file is judged as the device would: its name, its .toml beside it, its description, its reach, and whether it compiles.")]
+    Check {
+        /// The handler, custom.MAKER.ACTION.wasm or .wat
+        file: PathBuf,
+        /// How it prints
+        #[command(flatten)]
+        output: Output,
+    },
+
+    /// Run a handler once under its real limits and sandbox, without installing it
+    #[command(after_help = "Examples:\n  latchkeyd handler run custom.acme.lamp.wasm level=40\n  \
+        latchkeyd handler run custom.acme.lamp.wasm --args '{\"level\": 40}'\n\n\
+        The result goes to standard output; time, memory and what it logged go to standard error. A .toml beside the file counts.")]
+    Run {
+        /// The handler, custom.MAKER.ACTION.wasm or .wat
+        file: PathBuf,
+        /// The arguments, one JSON object
+        #[arg(long, value_name = "JSON")]
+        args: Option<String>,
+        /// Single arguments; numbers, lists and objects as JSON, texts as they are
+        #[arg(value_name = "NAME=VALUE", conflicts_with = "args")]
+        pairs: Vec<String>,
+        /// How it prints
+        #[command(flatten)]
+        output: Output,
+    },
+
+    /// Put a description into a component, in place of one it has
+    #[command(after_help = "Example:\n  latchkeyd handler pack custom.acme.lamp.wasm --descriptor lamp.json\n\n\
+        The description is a JSON object with the members description and arguments. It only describes: limits and reach stand in the \n\
+        .toml, which is the keeper's.")]
+    Pack {
+        /// The component
+        file: PathBuf,
+        /// The description, a JSON file
+        #[arg(long, value_name = "FILE")]
+        descriptor: PathBuf,
+        /// Where to; else into the file itself
+        #[arg(short, long, value_name = "FILE")]
+        out: Option<PathBuf>,
+    },
+
+    /// Make a component of a core module, or of its text
+    #[command(after_help = "Example:\n  latchkeyd handler wrap lamp.wasm -o custom.acme.lamp.wasm\n\n\
+        The module exports invoke, memory and cabi_realloc, as C compiled without a libc does.")]
+    Wrap {
+        /// The core module, .wasm or .wat
+        file: PathBuf,
+        /// Where to; else beside the file, ending in .wasm
+        #[arg(short, long, value_name = "FILE")]
+        out: Option<PathBuf>,
+    },
+}
+
+/// The languages, listed in the help and in the error.
+fn language() -> impl clap::builder::TypedValueParser<Value = Lang> {
+    clap::builder::PossibleValuesParser::new(["js", "rust", "c", "wat"]).try_map(|word| word.parse::<Lang>())
 }
 
 /// One command about settings.

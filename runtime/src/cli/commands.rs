@@ -17,6 +17,7 @@ use super::problem::{Ended, Problem};
 use super::settings;
 use super::talk::{Answers, device_key};
 use super::world::{World, program};
+use super::{handler, handlers};
 use crate::device::VERSION;
 use crate::keeper::ask::{Ask, Talk, TalkError, Told};
 
@@ -37,11 +38,14 @@ pub fn perform(cli: &Cli, world: &mut World) -> Result<(), Problem> {
     if let Order::VerifyExport { file, key, output } = &cli.order {
         return check_export(file, key.as_deref(), *output, world);
     }
+    if let Order::Handler(order) = &cli.order {
+        return handler::perform(cli, order, world);
+    }
     let places = world.places(cli)?;
     let style = Style { zone: world.zone.clone(), colour: world.colour, program: program(cli, world) };
     let mut desk = Desk { cli, places, style, world };
     match &cli.order {
-        Order::Run { .. } | Order::Config(_) | Order::VerifyExport { .. } => Err(Problem::unfit()),
+        Order::Run { .. } | Order::Config(_) | Order::VerifyExport { .. } | Order::Handler(_) => Err(Problem::unfit()),
         Order::Reload(output) => desk.reload(*output),
         Order::Status(output) => desk.status(*output),
         Order::Pair(output) => desk.pair(*output),
@@ -59,15 +63,16 @@ pub fn perform(cli: &Cli, world: &mut World) -> Result<(), Problem> {
         Order::Restart { capability, output } => {
             desk.simple(Command::Restart { capability: capability.clone() }, *output)
         }
+        Order::Handlers { order, output } => handlers::perform(&mut desk, order.as_ref(), *output),
         Order::Key(output) => desk.key(*output),
     }
 }
 
-struct Desk<'a> {
+pub(super) struct Desk<'a> {
     cli: &'a Cli,
     places: Places,
-    style: Style,
-    world: &'a mut World,
+    pub(super) style: Style,
+    pub(super) world: &'a mut World,
 }
 
 impl Desk<'_> {
@@ -76,13 +81,19 @@ impl Desk<'_> {
     }
 
     /// For what only a running daemon can do; says how this device's one is started.
-    fn daemon(&self) -> Result<Answers, Problem> {
+    pub(super) fn daemon(&self) -> Result<Answers, Problem> {
         Talk::connect(&self.places.state_dir).map(Answers::Daemon).map_err(|error| match &error {
             TalkError::NotRunning { .. } => {
                 Problem::new(Ended::Unreachable, format!("{error}; start it with: {} run", self.style.program))
             }
             TalkError::NotAllowed { .. } | TalkError::Broken(_) | TalkError::NotUnderstood(_) => error.into(),
         })
+    }
+
+    /// Where handlers are dropped, as the settings say now.
+    pub(super) fn handlers_dir(&self) -> Option<String> {
+        let settings = settings::load(self.cli, &self.places, self.world).ok()?;
+        Some(self.places.handlers_dir(&settings).display().to_string())
     }
 
     fn reload(&mut self, output: Output) -> Result<(), Problem> {

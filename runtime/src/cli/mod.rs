@@ -5,6 +5,8 @@
 
 pub mod args;
 mod commands;
+mod handler;
+pub mod handlers;
 pub mod print;
 mod problem;
 mod settings;
@@ -13,5 +15,6 @@ mod tree;
 mod world;
 
 pub use commands::perform;
+pub(crate) use problem::chain;
 pub use problem::{Ended, Problem};
 pub use world::{World, program};

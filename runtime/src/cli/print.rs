@@ -2,11 +2,12 @@
 
 use std::fmt::Write;
 
-use actors::{GrantLine, JournalLine, ReceiptLine, Status, Waiting};
+use actors::{GrantLine, JournalLine, Node, ReceiptLine, Status, Waiting};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use qrcode::render::unicode::Dense1x2;
 use qrcode::{EcLevel, QrCode};
+use wire::CapabilityName;
 use wire::text::visible;
 
 use super::tree;
@@ -106,6 +107,12 @@ pub fn status(style: &Style, status: &Status, address: Option<&Address>) -> Stri
     line("waiting", &waiting);
     let on: Vec<_> = status.grants_on.iter().map(|name| visible(name)).collect();
     line("grants", &if on.is_empty() { "none is on".to_owned() } else { on.join(", ") });
+    if let Some(handlers) = handlers(status) {
+        line("handlers", &handlers);
+    }
+    for changed in &status.waiting_handlers {
+        line("", &style.shade(Shade::Care, &visible(changed)));
+    }
     line("sign", &visible(&status.sign));
     line("records", &journal(style, &status.journal));
     for notice in &status.notices {
@@ -116,6 +123,22 @@ pub fn status(style: &Style, status: &Status, address: Option<&Address>) -> Stri
         text.push_str(&tree::draw(style, tree));
     }
     text
+}
+
+/// How many custom capabilities stand in the tree, and how many wait for the keeper. Nothing where there are none.
+fn handlers(status: &Status) -> Option<String> {
+    let installed = status.tree.as_ref().map_or(0, |tree| custom(&tree.root));
+    let waiting = status.waiting_handlers.len();
+    if installed == 0 && waiting == 0 {
+        return None;
+    }
+    let changed = if waiting == 0 { String::new() } else { format!(", {waiting} changed and off") };
+    Some(if status.running { format!("{installed} in service{changed}") } else { format!("{waiting} changed and off") })
+}
+
+fn custom(node: &Node) -> usize {
+    let own = usize::from(node.name.parse::<CapabilityName>().is_ok_and(|name| name.is_custom()));
+    own + node.children.iter().map(custom).sum::<usize>()
 }
 
 fn owner(style: &Style, status: &Status) -> String {
@@ -290,7 +313,7 @@ pub fn receipt(style: &Style, record: &ReceiptLine) -> String {
 }
 
 /// Columns as wide as their widest cell; the first row is the head.
-fn table<const N: usize>(style: &Style, rows: &[[String; N]]) -> String {
+pub(super) fn table<const N: usize>(style: &Style, rows: &[[String; N]]) -> String {
     let mut widths = [0; N];
     for row in rows {
         for (width, cell) in widths.iter_mut().zip(row) {

@@ -25,6 +25,8 @@ pub struct World {
     pub asks: bool,
     /// Where answers go.
     pub out: Box<dyn Write + Send>,
+    /// Where words beside an answer go, so that the answer alone can be piped on.
+    pub aside: Box<dyn Write + Send>,
     /// Whether the output is a terminal.
     pub terminal: bool,
     /// Whether the output may be coloured.
@@ -59,6 +61,13 @@ impl World {
         let text = text.as_ref();
         let end = if text.ends_with('\n') { "" } else { "\n" };
         let _ = write!(self.out, "{text}{end}").and_then(|()| self.out.flush());
+    }
+
+    /// Prints beside the answer.
+    pub fn print_aside(&mut self, text: impl AsRef<str>) {
+        let text = text.as_ref();
+        let end = if text.ends_with('\n') { "" } else { "\n" };
+        let _ = write!(self.aside, "{text}{end}").and_then(|()| self.aside.flush());
     }
 
     /// Prints JSON in lines for people and programs alike.

@@ -1,7 +1,7 @@
 //! What the display page is told: one whole picture of the device, sent anew at each change, so that a page that missed one is
 //! right again with the next. Plain data; every string in it is shown as text and never read as markup.
 
-use actors::{Event, Status, Waiting};
+use actors::{Event, HandlerLine, Status, Waiting};
 use serde::Serialize;
 
 /// Everything the page draws.
@@ -23,6 +23,8 @@ pub struct Board {
     pub grants: Vec<String>,
     /// Changes that wait for the keeper.
     pub waiting: Vec<WaitingBoard>,
+    /// Handlers that changed since they were granted: what changed, and the command that grants them again.
+    pub changed: Vec<String>,
     /// Who acts now, and with what.
     pub acting: Vec<ActingBoard>,
     /// What captures or captured under the present sign: readable for as long as the sign is on, also when the call has ended.
@@ -31,6 +33,9 @@ pub struct Board {
     pub sign: Option<SignBoard>,
     /// What an agent shows.
     pub content: Option<ContentBoard>,
+    /// The handlers that the sign is for, beside [`CAPTURES`].
+    #[serde(skip)]
+    capturers: Vec<String>,
 }
 
 /// A change that waits for the keeper.
@@ -79,11 +84,14 @@ pub struct ContentBoard {
     pub picture: Option<String>,
 }
 
-/// The capabilities that the sign is for.
+/// The capabilities of the program itself that the sign is for.
 const CAPTURES: [&str; 2] = ["camera.snapshot", "microphone.listen"];
 
 /// Calls shown as acting at once; beyond that the screen could not be read.
 const ACTING_MAX: usize = 4;
+
+/// Changed handlers shown at once; `latchkeyd status` lists all.
+const CHANGED_MAX: usize = 4;
 
 /// Changes shown as waiting at once: what may pend at once.
 const WAITING_MAX: usize = 6;
@@ -97,10 +105,21 @@ impl Board {
         self.active = status.active_until.is_some();
         self.pairing_until = status.pairing_until;
         self.grants = status.grants_on;
+        self.changed = status.waiting_handlers.into_iter().take(CHANGED_MAX).collect();
         let pending = claims.into_iter().filter(|change| change.state == "pending").take(WAITING_MAX);
         self.waiting = pending
             .map(|change| WaitingBoard { id: change.id, kind: change.kind, agent: change.agent, code: change.code })
             .collect();
+    }
+
+    /// Takes over which handlers capture.
+    pub(crate) fn know_capturing(&mut self, handlers: &[HandlerLine]) {
+        let capturing = handlers.iter().filter(|line| line.captures == Some(true));
+        self.capturers = capturing.filter_map(|line| line.name.clone()).collect();
+    }
+
+    fn captures(&self, capability: &str) -> bool {
+        CAPTURES.contains(&capability) || self.capturers.iter().any(|capturer| capturer == capability)
     }
 
     /// Events were missed: better no name than a wrong one.
@@ -124,7 +143,7 @@ impl Board {
             Event::Acting { id, agent, capability } => {
                 if self.acting.len() < ACTING_MAX {
                     let acting = ActingBoard { id: id.clone(), agent: agent.clone(), capability: capability.clone() };
-                    if CAPTURES.contains(&capability.as_str()) && self.capturing.len() < ACTING_MAX {
+                    if self.captures(capability) && self.capturing.len() < ACTING_MAX {
                         self.capturing.push(acting.clone());
                     }
                     self.acting.push(acting);

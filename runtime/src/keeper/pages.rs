@@ -138,6 +138,9 @@ impl Pages {
             self.display.hold_against(status.ownership, &status.grants_on);
             self.display.post(|board| board.refresh(*status, claims));
         }
+        if let Reply::Handlers { handlers, .. } = house.command(self.caller, Command::Handlers).await {
+            self.display.post(|board| board.know_capturing(&handlers));
+        }
     }
 
     /// The page draws the sign whoever carries it.

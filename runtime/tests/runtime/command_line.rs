@@ -95,6 +95,7 @@ fn world(paper: &Paper, env: &[(&str, &str)], answer: Option<&'static str>) -> W
         input: Box::new(Cursor::new(answer.unwrap_or(""))),
         asks: answer.is_some(),
         out: Box::new(paper.clone()),
+        aside: Box::new(std::io::sink()),
         terminal: false,
         colour: false,
     }

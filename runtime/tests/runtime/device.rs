@@ -63,6 +63,7 @@ impl Bench {
             door: wish.door,
             socket: Some(wish.socket),
             reread: wish.reread,
+            handlers: None,
         };
         let running = Device::start(options).await.unwrap();
         Self { running, folder, key: SecretKey::from_seed(&seed) }

@@ -67,6 +67,7 @@ fn status() -> Status {
         grants_on: vec!["camera".to_owned(), "display.text".to_owned()],
         journal: JournalLine { records: 41, first: 1, last: 41, head: "00".to_owned(), writable: true },
         sign: "simulated, dark".to_owned(),
+        waiting_handlers: Vec::new(),
         notices: vec!["the journal was set aside".to_owned()],
         tree: Some(Tree { root: tree }),
     }
