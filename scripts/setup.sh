@@ -24,6 +24,7 @@ has_libclang() {
 
 has_chromium() { has chromium || has chromium-browser || has google-chrome; }
 has_emoji() { [ -n "$(find /usr/share/fonts /usr/local/share/fonts -iname '*emoji*' -print -quit 2>/dev/null)" ]; }
+has_wasi_libc() { [ -e /usr/lib/wasm32-wasi/libc.a ]; }
 has_letters() { [ -n "$(find /usr/share/fonts /usr/local/share/fonts -iname '*sans*.[to]tf' -print -quit 2>/dev/null)" ]; }
 
 # ---- what each thing is called, and why it is needed ------------------------------------------------------------------
@@ -42,6 +43,10 @@ busybox|test|the few commands inside that machine|busybox-static|busybox|busybox
 modprobe|test|knows which kernel modules the camera needs|kmod|kmod|kmod|kmod
 cpio|test|packs the files of that machine|cpio|cpio|cpio|cpio
 xz|test|unpacks its kernel|xz-utils|xz|xz|xz
+clang|test|builds the examples of handlers that are written in C|clang|clang|clang|clang
+wasm-ld|test|links them|lld|lld|lld|lld
+wasi-libc|test|the C library of one of them|wasi-libc libclang-rt-dev-wasm32|wasi-libc-devel|wasi-libc wasi-compiler-rt|
+componentize-qjs|test|builds the examples of handlers that are written in JavaScript, where npm is||||
 '
 
 present() { # present NAME
@@ -51,6 +56,7 @@ present() { # present NAME
     chromium) has_chromium ;;
     letters) has_letters ;;
     emoji) has_emoji ;;
+    wasi-libc) has_wasi_libc ;;
     *) has "$1" ;;
   esac
 }
@@ -58,6 +64,7 @@ present() { # present NAME
 wanted() { # wanted NAME KIND: is it needed for this call, on this machine?
   [ "$2" = build ] || [ "$MODE" = test ] || return 1
   case $1 in
+    componentize-qjs) has npm ;;
     qemu-system-x86_64 | busybox | modprobe | cpio | xz) [ "$(uname -m)" = x86_64 ] ;;
     *) true ;;
   esac
@@ -106,12 +113,21 @@ install_by_apt() { # uses MISSING_BUILD and MISSING_TEST (names); leaves what co
       package=$(field "$name" 4)
       [ "$package" != '?' ] || package=$(libclang_package)
       read -ra words <<<"$package"
-      packages+=("${words[@]}")
+      for package in "${words[@]}"; do
+        if candidate "$package"; then packages+=("$package"); else say "apt has no $package, for $name"; fi
+      done
     done
     [ ${#packages[@]} -gt 0 ] || continue
     say "installing: ${packages[*]}"
     apt_install "${packages[@]}" || say "apt-get could not install all of: ${packages[*]}"
   done
+}
+
+install_by_npm() { # the one tool that no distribution has
+  case " $(missing "$MODE" | tr '\n' ' ') " in *' componentize-qjs '*) ;; *) return 0 ;; esac
+  say 'installing by npm: componentize-qjs'
+  as_root npm install --global --no-audit --no-fund componentize-qjs@0.4.5 >&2 </dev/null ||
+    say 'npm could not install componentize-qjs'
 }
 
 ubuntu_snap() { # Ubuntu's package of this name only fetches a snap, which a container or root cannot use
@@ -170,6 +186,7 @@ if ! has apt-get; then
   name_for_others
 elif can_be_root; then
   install_by_apt
+  install_by_npm
 else
   say 'installing needs root: run this as root, or install sudo'
 fi

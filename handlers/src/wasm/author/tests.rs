@@ -96,7 +96,7 @@ fn what_cannot_become_a_handler_is_refused_with_its_reason() {
     refused(wrap(&whole[..whole.len() - 3]), "damaged: unexpected end-of-file");
     refused(wrap(b"\x7fELF\xff\xfe"), "neither WebAssembly nor its text");
     refused(wrap(b""), "line 1, column 1");
-    refused(wrap(b"(module\n  (func (export \"invoke\") (i32.cons 1)))"), "line 2, column 27: unknown operator");
+    refused(wrap(b"(module\n  (func (export \"invoke\") (i32.cons 1)))"), "line 2, column 28: unknown operator");
     refused(wrap(core("", "").as_bytes()), "exports no function `invoke`");
     refused(
         wrap(core(r#"(func (export "invoke") (param i32) (result i32) i32.const 0)"#, "").as_bytes()),
