@@ -134,7 +134,7 @@ fn arguments(what: &str) -> Arguments {
 }
 
 fn call(what: &str, stop: &CancellationToken) -> Call {
-    let agent: Agent = "agent:test".parse().unwrap();
+    let agent: Agent = "eve@home.example.org".parse().unwrap();
     Call { arguments: arguments(what), stop: stop.clone(), clock: Arc::new(TokioClock::new(0)), agent }
 }
 
@@ -178,7 +178,7 @@ async fn whatever_a_process_does_ends_its_own_call_alone() {
     let order = "its process broke the order of frames: ";
     let rows = [
         ("trap", crashed("trapped: \\u{1b}unreachable"), true),
-        ("text", crashed("its result is no JSON object: not JSON, near byte 1"), true),
+        ("text", crashed("its result is no JSON object: not JSON, near byte 0"), true),
         ("array", crashed("its result is no JSON object: not an object"), true),
         ("latin", crashed("its result is no JSON object: not UTF-8"), true),
         ("deep", crashed("its result is no JSON object: more than 16 containers inside one another"), true),
