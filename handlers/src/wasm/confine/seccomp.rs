@@ -77,17 +77,11 @@ const WITH_FOLDERS: &[c_long] = &[
     libc::SYS_pwritev,
     libc::SYS_pwritev2,
     libc::SYS_readlinkat,
-    RENAMEAT,
+    libc::SYS_renameat,
     libc::SYS_renameat2,
     libc::SYS_statx,
     libc::SYS_unlinkat,
 ];
-
-/// The C library's names lack it on ARM, where the kernel has it (number 38 of its common table).
-#[cfg(target_arch = "aarch64")]
-const RENAMEAT: c_long = 38;
-#[cfg(not(target_arch = "aarch64"))]
-const RENAMEAT: c_long = libc::SYS_renameat;
 
 /// What a new thread of the same process has, and what a new process or name space would have instead.
 const CLONE_JUDGED: u64 = THREAD
