@@ -9,7 +9,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
 
-demo: ## build, start a simulated device, claim it, take pictures, show a text, check the records
+demo: ## build, start a simulated device, claim it, take pictures, show a text, drop a handler, check the records
 	@scripts/setup.sh build
 	@scripts/demo.sh
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# demo.sh: a device and an agent on this machine, from nothing to two pictures, through the two programs alone.
+# demo.sh: a device and an agent on this machine, from nothing to two pictures and a handler, through the two programs alone.
 #
 # The device is simulated and lives, like the agent, in a temporary folder that is gone afterwards; what is worth keeping goes to
 # demo/. At a terminal the device goes on running until Ctrl-C; elsewhere it is stopped and this ends with 0. Any step that does
@@ -13,6 +13,7 @@ DEVICE=kitchen
 OUT=demo
 READY_S=20    # a start takes milliseconds; the rest is for a loaded machine
 CLAIM_S=20    # so does a claim, and hearing that it was approved
+DROP_S=20     # and compiling a small handler
 STOP_S=15     # the device gives running work ten seconds
 
 folder='' device_pid='' claim_pid='' tail_pid='' seen=0
@@ -115,6 +116,12 @@ member() { # member NAME: of a flat JSON document on stdin
   sed -n "s/.*\"$1\": *\"\\([^\"]*\\)\".*/\\1/p" | head -n 1
 }
 
+handler_is() { # handler_is STATE on|off: does the device list the handler so?
+  local on=true
+  [ "$2" = on ] || on=false
+  latchkeyd handlers --json 2>/dev/null | tr -d ' \n' | grep -q "\"state\":\"$1\",\"on\":$on"
+}
+
 # ---- build ----------------------------------------------------------------------------------------------------------
 
 echo "Building the two programs, without optimisation as that is quicker. The first time it takes a few minutes."
@@ -129,7 +136,9 @@ done
 # ---- folders --------------------------------------------------------------------------------------------------------
 
 folder=$(mktemp -d "${TMPDIR:-/tmp}/latchkey-demo.XXXXXX")
+handlers=$folder/settings/handlers
 mkdir -m 700 "$folder/device" "$folder/settings"
+mkdir -m 755 "$handlers"
 mkdir -p "$OUT"
 rm -f "$OUT"/kitchen-1.jpg "$OUT"/kitchen-2.jpg "$OUT"/kitchen.receipts
 export LATCHKEY_STATE_DIR=$folder/device LATCHKEY_CONFIG_DIR=$folder/settings LATCHKEY_CONTROLLER_DIR=$folder/agent
@@ -209,7 +218,25 @@ step 'The keeper allows texts on the screen, and the agent shows one.'
 run device latchkeyd grant display.text
 run agent latchkey show "$DEVICE" 'Dinner is ready.'
 
-step 'Everything is on record, the refusal too, each record with the hash of the one before it.'
+step 'The keeper makes a handler and drops it into the handlers folder: one file, and what it may do beside it.'
+run device latchkeyd handler new acme.lamp --lang wat --dir "$folder/lamp"
+run device latchkeyd handler run "$folder/lamp/custom.acme.lamp.wat" level=40
+run device install -m 644 "$folder/lamp/custom.acme.lamp.wat" "$folder/lamp/custom.acme.lamp.toml" "$handlers"
+until_true "$DROP_S" handler_is ready off || fail 'the device did not take the handler'
+run device latchkeyd handlers
+
+step 'It is a capability now, and off like every other. The keeper grants it, for this content alone.'
+refused agent latchkey call "$DEVICE" custom.acme.lamp level=40
+run device latchkeyd grant custom.acme.lamp
+run agent latchkey call "$DEVICE" custom.acme.lamp level=40
+
+step 'The file changes, so the grant is off again, until the keeper has looked.'
+run device sed -i 's/that it was given/that it was given, or so it says/' "$handlers/custom.acme.lamp.wat"
+until_true "$DROP_S" handler_is ready off || fail 'the device did not notice that the file changed'
+refused agent latchkey call "$DEVICE" custom.acme.lamp level=40
+run device latchkeyd handlers
+
+step 'Everything is on record, the refusals too, each record with the hash of the one before it.'
 run device latchkeyd receipts
 run device latchkeyd receipts --verify
 
@@ -256,6 +283,7 @@ then for example:
   latchkeyd status                          how the device stands
   latchkeyd grant display.image             allow pictures on the screen
   latchkey show $DEVICE $OUT/kitchen-1.jpg    show the picture that was taken
+  latchkeyd handlers                        what lies in $handlers
   latchkeyd revoke camera                   and try latchkey snapshot $DEVICE -o again.jpg
   latchkeyd receipts --follow               records as they come
   latchkeyd release                         take the device from its owner

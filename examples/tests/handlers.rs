@@ -318,3 +318,11 @@ fn a_new_project_of_each_language_builds_and_answers_as_its_readme_says() {
         desk.refused(&format!("latchkeyd handler run {file} level=101"), &["level", "100"]);
     }
 }
+
+#[test]
+fn every_copy_of_the_world_is_the_one_that_devices_have() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("handlers");
+    for copy in ["thermometer/wit/deps/handler.wit", "lan-http/wit/handler.wit"] {
+        assert_eq!(fs::read_to_string(folder.join(copy)).unwrap(), handlers::wasm::author::WIT, "{copy}");
+    }
+}

@@ -64,7 +64,7 @@ void *invoke(const char *args, size_t bytes) {
 
   char text[64];
   int file = openat(LED_FOLDER, "brightness", O_WRONLY | O_TRUNC);
-  if (file < 0) return failed("no_access", "brightness may not be written; `latchkeyd doctor` tells what is missing");
+  if (file < 0) return failed("no_access", "brightness may not be written: by the reach, or by the user that runs the device");
   int digits = snprintf(text, sizeof text, "%ld\n", brightness);
   ssize_t written = write(file, text, (size_t)digits);
   if (close(file) != 0 || written != digits) return failed("not_set", "the LED did not take the brightness");

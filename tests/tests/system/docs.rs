@@ -12,7 +12,7 @@ use latchkey_tests::Room;
 const WITH_VALUE: [&str; 5] = ["--set", "--state-dir", "--config-dir", "--agent", "--timeout"];
 
 /// Commands that have commands of their own.
-const WITH_ORDERS: [&str; 2] = ["agent", "config"];
+const WITH_ORDERS: [&str; 3] = ["agent", "config", "handler"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
