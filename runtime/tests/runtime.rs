@@ -14,6 +14,10 @@ mod command_line;
 mod device;
 #[path = "runtime/direct.rs"]
 mod direct;
+#[path = "runtime/handler_tools.rs"]
+mod handler_tools;
+#[path = "runtime/handlers.rs"]
+mod handlers_folder;
 #[path = "runtime/pages.rs"]
 mod pages;
 #[path = "runtime/printed.rs"]

@@ -8,7 +8,10 @@ use std::time::Duration;
 use actors::{Caller, Command, MemoryVault, Reply, Way};
 use config::{Places, Settings};
 use handlers::SystemClock;
-use latchkey_runtime::{Device, DoorLimits, Options, Reread, Running, Simulation, SocketLimits, SystemChance};
+use handlers::wasm::Program;
+use latchkey_runtime::{
+    Device, DoorLimits, HandlersPlace, Options, Reread, Running, Simulation, SocketLimits, SystemChance, Ways,
+};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -27,6 +30,8 @@ pub(crate) struct Wish {
     pub(crate) door: DoorLimits,
     pub(crate) socket: SocketLimits,
     pub(crate) reread: Option<Reread>,
+    /// Whether the folder `handlers` in the state folder is followed.
+    pub(crate) handlers: bool,
 }
 
 pub(crate) fn folder() -> TempDir {
@@ -46,6 +51,17 @@ pub(crate) fn settings(folder: &Path, sets: &[&str]) -> Settings {
     Settings::load(&places(folder), &sets, std::iter::empty()).unwrap()
 }
 
+/// The folders of a device whose handlers' processes are the program that was built beside this test.
+fn handlers_place(folder: &Path) -> HandlersPlace {
+    HandlersPlace {
+        folder: folder.join("handlers"),
+        cache_dir: folder.join("cache"),
+        config_dir: folder.to_owned(),
+        program: Program::At(env!("CARGO_BIN_EXE_latchkeyd").into()),
+        outbound: Arc::new(Ways::of_the_system()),
+    }
+}
+
 impl Bench {
     pub(crate) async fn start(wish: Wish) -> Self {
         let folder = folder();
@@ -63,7 +79,7 @@ impl Bench {
             door: wish.door,
             socket: Some(wish.socket),
             reread: wish.reread,
-            handlers: None,
+            handlers: wish.handlers.then(|| handlers_place(folder.path())),
         };
         let running = Device::start(options).await.unwrap();
         Self { running, folder, key: SecretKey::from_seed(&seed) }

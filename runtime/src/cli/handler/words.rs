@@ -80,8 +80,8 @@ mod tests {
     fn declared() -> Bounds {
         let declared = br#"{"type":"object","required":["level"],"properties":{
             "level":{"type":"integer","minimum":0,"maximum":100,"description":"how bright"},
-            "name":{"type":"string","maxBytes":20},
-            "mode":{"type":"string","enum":["day","night"]},
+            "name":{"type":"string","maxLength":20},
+            "mode":{"type":"string","maxLength":5,"enum":["day","night"]},
             "on":{"type":"boolean"},
             "steps":{"type":"array","maxItems":3,"items":{"type":"number","minimum":0}}}}"#;
         Bounds::parse(wire::json::parse(declared).unwrap()).unwrap()
