@@ -299,6 +299,8 @@ pub(crate) async fn drain(inner: &Inner, limit: Duration) {
         drop(inner.root.wait(Some(ractor::concurrency::Duration::from_secs(10))).await);
     }
     inner.store.closed().await;
+    // Nobody waits out the burst in which everything stopped.
+    inner.board.publish();
     let Head { last, .. } = *inner.store.head().borrow();
     tracing::info!(records = last, "closed");
 }
