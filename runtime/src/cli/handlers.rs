@@ -89,7 +89,7 @@ pub fn listing(style: &Style, handlers: &[HandlerLine], notice: Option<&str>, fo
     }
     let folder = folder.map_or_else(|| "the handlers folder".to_owned(), visible);
     if handlers.is_empty() {
-        let _ = writeln!(text, "There are no handlers. Drop a file custom.MAKER.ACTION.wasm into {folder}.");
+        let _ = writeln!(text, "There are no handlers. To add one, drop a file custom.MAKER.ACTION.wasm into {folder}");
         let _ = writeln!(text, "To make one: latchkeyd handler new acme.lamp --lang wat");
         return text;
     }
@@ -237,5 +237,6 @@ pub(super) fn lines(lines: &[String], none: &str) -> String {
 fn sentence(told: &str) -> String {
     let told = visible(told);
     let mut letters = told.chars();
-    letters.next().map_or_else(String::new, |first| format!("{}{}.", first.to_uppercase(), letters.as_str()))
+    // Without a full stop: it may end with a command to be copied.
+    letters.next().map_or_else(String::new, |first| format!("{}{}", first.to_uppercase(), letters.as_str()))
 }

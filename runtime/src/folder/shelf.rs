@@ -225,7 +225,7 @@ mod tests {
     fn a_refused_file_is_judged_again_in_growing_distances_and_its_reach_each_minute() {
         let mut shelf = Shelf::default();
         let lamp = file("lamp", "one");
-        shelf.take(look(&[lamp.clone()]));
+        shelf.take(look(std::slice::from_ref(&lamp)));
         let waits = |shelf: &mut Shelf| {
             let mut minutes = 0;
             while shelf.next().is_none() {
@@ -250,7 +250,7 @@ mod tests {
     fn of_a_folder_that_cannot_be_looked_at_nothing_serves_and_what_was_known_waits() {
         let mut shelf = Shelf::default();
         let lamp = file("lamp", "one");
-        shelf.take(look(&[lamp.clone()]));
+        shelf.take(look(std::slice::from_ref(&lamp)));
         shelf.settle(&lamp.name, seal(&lamp), Ok(installed()));
         assert_eq!(counts(&shelf), (1, 0, 0));
         shelf.doubt();

@@ -239,11 +239,14 @@ async fn bad_answers_have_their_names() {
     check(elsewhere, End::Close, |_| {}, Ok(302)).await;
 }
 
+/// Puts one flaw into a good request.
+type Change = fn(&mut OutboundRequest);
+
 #[tokio::test]
 async fn a_request_without_its_right_form_goes_nowhere() {
     let server = Server::start(HERE, 0, GOOD.to_vec(), End::Close).await;
     let port = server.address.port();
-    let rows: [(&str, fn(&mut OutboundRequest)); 9] = [
+    let rows: [(&str, Change); 9] = [
         ("a method with a line break", |request| request.method = "GET\r\n".to_owned()),
         ("CONNECT", |request| request.method = "CONNECT".to_owned()),
         ("a path with a space", |request| request.path_and_query = "/a b".to_owned()),

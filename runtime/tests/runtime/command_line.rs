@@ -7,8 +7,9 @@ use std::sync::{Arc, Mutex};
 use actors::{Command, Reply};
 use clap::Parser;
 use clap::error::ErrorKind;
+use handlers::wasm::author::Lang;
 use jiff::tz::TimeZone;
-use latchkey_runtime::cli::args::{Cli, ConfigOrder, Order, Output};
+use latchkey_runtime::cli::args::{Cli, ConfigOrder, HandlerOrder, HandlersOrder, Order, Output};
 use latchkey_runtime::cli::{Ended, World, perform, program};
 
 use crate::device::{Bench, Wish, exchange, folder, post, status};
@@ -28,6 +29,10 @@ fn each_command_line_means_what_it_says() {
         last,
         output: plain,
     };
+    let show = |name: &str| HandlersOrder::Show { name: name.to_owned(), output: plain };
+    let log = |name: &str| HandlersOrder::Log { name: name.to_owned(), output: plain };
+    let new = HandlerOrder::New { name: "acme.lamp".to_owned(), lang: Lang::C, dir: None };
+    let run = HandlerOrder::Run { file: "a.wat".into(), args: None, pairs: vec!["b=1".to_owned()], output: json };
     let rows = [
         ("run", Ok(Order::Run { simulate: false })),
         ("run --simulate", Ok(Order::Run { simulate: true })),
@@ -54,6 +59,16 @@ fn each_command_line_means_what_it_says() {
         ("release --yes", Ok(Order::Release { yes: true, output: plain })),
         ("deactivate", Ok(Order::Deactivate(plain))),
         ("restart camera.snapshot", Ok(Order::Restart { capability: "camera.snapshot".to_owned(), output: plain })),
+        ("handlers --json", Ok(Order::Handlers { order: None, output: json })),
+        ("handlers show a", Ok(Order::Handlers { order: Some(show("a")), output: plain })),
+        ("handlers log a", Ok(Order::Handlers { order: Some(log("a")), output: plain })),
+        ("handlers install a", Err(ErrorKind::InvalidSubcommand)),
+        ("handler new acme.lamp --lang c", Ok(Order::Handler(new))),
+        ("handler new acme.lamp --lang cobol", Err(ErrorKind::InvalidValue)),
+        ("handler run a.wat b=1 --json", Ok(Order::Handler(run))),
+        ("handler run a.wat b=1 --args {}", Err(ErrorKind::ArgumentConflict)),
+        ("handler pack a.wasm", Err(ErrorKind::MissingRequiredArgument)),
+        ("handler install a.wasm", Err(ErrorKind::InvalidSubcommand)),
         ("key", Ok(Order::Key(plain))),
         ("config init", Ok(Order::Config(ConfigOrder::Init))),
         ("config check", Ok(Order::Config(ConfigOrder::Check))),

@@ -128,7 +128,7 @@ fn check_says_what_a_device_makes_of_a_file_or_why_it_is_refused() {
 
     let rows = [
         ("[reach]\nread = [\"/etc\"]\n", "/etc"),
-        (&format!("[reach]\nwrite = [\"{}\"]\n", dir.join("device").display()), "the"),
+        (&format!("[reach]\nwrite = [\"{}\"]\n", dir.join("device").display()), "the state folder"),
         ("timeout = \"2h\"\n", "timeout"),
         ("grants = true\n", "grants"),
     ];

@@ -217,13 +217,14 @@ async fn what_is_no_handler_is_listed_with_its_reason_and_harms_no_neighbour() {
 }
 
 /// Writes half, waits until the device has had time to take it for the whole, then writes the rest.
-fn slow_copy(path: &Path, content: &str) {
+async fn slow_copy(path: &Path, content: &str) {
     let (first, rest) = content.split_at(content.len() / 2);
     let mut file = File::create(path).unwrap();
     file.set_permissions(Permissions::from_mode(0o644)).unwrap();
     file.write_all(first.as_bytes()).unwrap();
     file.sync_all().unwrap();
-    std::thread::sleep(Duration::from_millis(1500));
+    // The pause is what is tested: many times the quiet after which the folder is looked at.
+    tokio::time::sleep(Duration::from_millis(1500)).await;
     file.write_all(rest.as_bytes()).unwrap();
 }
 
@@ -236,8 +237,7 @@ async fn a_slow_copy_is_taken_once_and_whole() {
         |lines: &[HandlerLine], _: Option<&str>| lines.first().is_some_and(|it| it.state == HandlerState::Refused);
     kitchen.until("the lonely .toml is seen, so the folder is watched", seen).await;
     let before = kitchen.keeper_records().await.len();
-    let path = kitchen.folder.join("custom.acme.lamp.wat");
-    tokio::task::spawn_blocking(move || slow_copy(&path, &echo())).await.unwrap();
+    slow_copy(&kitchen.folder.join("custom.acme.lamp.wat"), &echo()).await;
     kitchen.ready().await;
     let records = kitchen.keeper_records().await.split_off(before);
     assert_eq!(records, ["handler.installed custom.acme.lamp"], "no refusal of the half, no change to the whole");

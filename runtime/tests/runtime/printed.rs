@@ -42,6 +42,7 @@ fn status() -> Status {
         vec![
             node("store", vec![]),
             node("capabilities", vec![camera, node("display.text", vec![])]),
+            node("custom", vec![node("custom.acme.lamp", vec![])]),
             node("links", vec![node("direct", vec![])]),
         ],
     );
@@ -67,7 +68,10 @@ fn status() -> Status {
         grants_on: vec!["camera".to_owned(), "display.text".to_owned()],
         journal: JournalLine { records: 41, first: 1, last: 41, head: "00".to_owned(), writable: true },
         sign: "simulated, dark".to_owned(),
-        waiting_handlers: Vec::new(),
+        waiting_handlers: vec![
+            "custom.acme.lamp: its file changed since you granted it, so it is off; to grant it again: latchkeyd grant custom.acme.lamp"
+                .to_owned(),
+        ],
         notices: vec!["the journal was set aside".to_owned()],
         tree: Some(Tree { root: tree }),
     }
