@@ -1,5 +1,12 @@
 //! Processes for the tests of the parent's side: tasks on pipes in memory, which do what the call's argument `do` says.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "tests; their tasks end with their life"
+)]
+
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -109,7 +116,11 @@ impl Starter for Fakes {
                     () = dies.cancelled() => {}
                 }
             });
-            Ok(Born { from: Box::new(from), to: Box::new(to), life: Box::new(FakeLife { ended, _kill: killed.drop_guard() }) })
+            Ok(Born {
+                from: Box::new(from),
+                to: Box::new(to),
+                life: Box::new(FakeLife { ended, _kill: killed.drop_guard() }),
+            })
         }
         .boxed()
     }

@@ -16,6 +16,8 @@ mod conversation;
 mod fake;
 mod frame;
 mod handler;
+#[cfg(test)]
+mod house;
 mod line;
 pub mod log;
 pub mod outbound;

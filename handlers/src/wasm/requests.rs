@@ -32,17 +32,8 @@ const PATH_BYTES_MAX: usize = 8 * 1024;
 /// Longest method known to any registry is `UPDATEREDIRECTREF`.
 const METHOD_BYTES_MAX: usize = 20;
 /// Headers that frame a message, or are meant for the next hop.
-const HOP_HEADERS: [&str; 9] = [
-    "host",
-    "connection",
-    "transfer-encoding",
-    "content-length",
-    "upgrade",
-    "te",
-    "trailer",
-    "keep-alive",
-    "expect",
-];
+const HOP_HEADERS: [&str; 9] =
+    ["host", "connection", "transfer-encoding", "content-length", "upgrade", "te", "trailer", "keep-alive", "expect"];
 /// All of these go too.
 const HOP_PREFIX: &str = "proxy-";
 

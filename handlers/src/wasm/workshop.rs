@@ -432,3 +432,6 @@ fn weak(confinement: &Confinement) -> Option<Refused> {
 pub(super) fn shown(text: &str) -> String {
     wire::text::visible(text.get(..text.floor_char_boundary(WORDS_BYTES_MAX)).unwrap_or(text))
 }
+
+#[cfg(test)]
+mod tests;

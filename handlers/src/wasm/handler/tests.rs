@@ -1,159 +1,12 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods, reason = "tests; their tasks end with them")]
 
-use std::path::PathBuf;
-use std::sync::Mutex;
-use std::sync::atomic::AtomicUsize;
-
-use config::digest::Digest;
-use config::manifest::Reach;
 use serde_json::json;
-use tempfile::TempDir;
-use wire::{Agent, Bounds, CapabilityName};
 
 use super::super::children::{CHILDREN_MAX, REST_MAX};
-use super::super::confine::Confinement;
-use super::super::fake::{Compiling, Fake, Fakes, LATE};
+use super::super::fake::LATE;
+use super::super::house::{House, answered, arguments, begin, run, source};
 use super::super::log::HandlerLog;
-use super::super::outbound::{Outbound, OutboundAnswer, OutboundRequest, OutboundTrouble};
-use super::super::reach::Protected;
-use super::super::spawn::Program;
-use super::super::workshop::{Inspection, Source, WorkshopParts};
 use super::*;
-use crate::clock::{Chance, TokioClock};
-
-/// A workshop whose processes are fakes.
-struct House {
-    room: TempDir,
-    fake: Arc<Fake>,
-    outbound: Arc<Away>,
-    workshop: Arc<Workshop>,
-}
-
-struct Dice;
-
-impl Chance for Dice {
-    fn fill(&self, bytes: &mut [u8]) {
-        bytes.fill(7);
-    }
-}
-
-/// Answers at once, or never; counts connections that are open.
-#[derive(Default)]
-struct Away {
-    hangs: std::sync::atomic::AtomicBool,
-    open: Arc<AtomicUsize>,
-    asked: Mutex<Vec<OutboundRequest>>,
-}
-
-struct Open(Arc<AtomicUsize>);
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-impl Outbound for Away {
-    fn send(&self, request: OutboundRequest) -> BoxFuture<'static, Result<OutboundAnswer, OutboundTrouble>> {
-        self.asked.lock().unwrap().push(request);
-        self.open.fetch_add(1, Ordering::Relaxed);
-        let (open, hangs) = (Open(Arc::clone(&self.open)), self.hangs.load(Ordering::Relaxed));
-        async move {
-            if hangs {
-                std::future::pending::<()>().await;
-            }
-            drop(open);
-            Ok(OutboundAnswer { status: 200, headers: Vec::new(), body: b"on".to_vec() })
-        }
-        .boxed()
-    }
-}
-
-impl House {
-    fn new() -> Self {
-        Self::with(tempfile::tempdir().unwrap(), Arc::default(), false)
-    }
-
-    fn with(room: TempDir, fake: Arc<Fake>, accept_weak: bool) -> Self {
-        let outbound = Arc::<Away>::default();
-        let parts = WorkshopParts {
-            program: Program::At("/nonexistent".into()),
-            cache_dir: room.path().join("cache"),
-            protected: Protected { folders: vec![(room.path().join("state"), "the state folder")], ..Protected::default() },
-            outbound: Arc::clone(&outbound) as Arc<dyn Outbound>,
-            accept_weak,
-            clock: Arc::new(TokioClock::new(5_000)),
-            chance: Arc::new(Dice),
-        };
-        let workshop = Workshop::with_starter(parts, Arc::new(Fakes(Arc::clone(&fake)))).unwrap();
-        Self { room, fake, outbound, workshop }
-    }
-
-    fn spec(&self, action: &str) -> Spec {
-        let name: CapabilityName = format!("custom.acme.{action}").parse().unwrap();
-        let declaration = Declaration {
-            description: "for tests".to_owned(),
-            bounds: bounds(),
-            grant: Some(name.grant()),
-            name: name.clone(),
-            timeout: Duration::from_secs(1),
-            ..Declaration::device_health()
-        };
-        Spec {
-            name,
-            source: source(action),
-            declaration,
-            memory_bytes: 1 << 20,
-            result_bytes_max: 1000,
-            reach: Reach { http: vec!["http://192.168.1.20".parse().unwrap()], ..Reach::default() },
-            log: Arc::default(),
-        }
-    }
-
-    fn handler(&self, action: &str) -> WasmHandler {
-        self.workshop.handler(self.spec(action))
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.room.path().join(name)
-    }
-}
-
-fn bounds() -> Bounds {
-    let declared = json!({"type": "object", "properties": {"do": {"type": "string", "maxLength": 40}}});
-    Bounds::parse(wire::json::parse(declared.to_string().as_bytes()).unwrap()).unwrap()
-}
-
-fn source(text: &str) -> Source {
-    let bytes = text.as_bytes().to_vec();
-    Source { digest: Digest::of(&bytes), text: true, read: Arc::new(move || Ok(bytes.clone())) }
-}
-
-fn arguments(what: &str) -> Arguments {
-    bounds().check(wire::json::parse(json!({"do": what}).to_string().as_bytes()).unwrap()).unwrap()
-}
-
-fn call(what: &str, stop: &CancellationToken) -> Call {
-    let agent: Agent = "eve@home.example.org".parse().unwrap();
-    Call { arguments: arguments(what), stop: stop.clone(), clock: Arc::new(TokioClock::new(0)), agent }
-}
-
-async fn run(handler: &WasmHandler, what: &str) -> Result<Object, Fault> {
-    Handler::run(handler, call(what, &CancellationToken::new())).await
-}
-
-/// A call in a task, and what stops it.
-fn begin(handler: &WasmHandler, what: &str) -> (CancellationToken, tokio::task::JoinHandle<Result<Object, Fault>>) {
-    let stop = CancellationToken::new();
-    (stop.clone(), tokio::spawn(Handler::run(handler, call(what, &stop))))
-}
-
-/// Which runner answered, and with which of its calls.
-async fn answered(handler: &WasmHandler) -> (u64, u64) {
-    let value = run(handler, "answer").await.unwrap();
-    let number = |name: &str| value.get(name).unwrap().as_u64().unwrap();
-    (number("runner"), number("call"))
-}
 
 #[tokio::test]
 async fn one_process_serves_one_handler_and_is_started_at_the_first_call() {
@@ -168,7 +21,10 @@ async fn one_process_serves_one_handler_and_is_started_at_the_first_call() {
     assert_eq!((count(Role::Probe), count(Role::Compile), count(Role::Run)), (1, 2, 2));
     let starts = house.fake.starts.lock().unwrap();
     let start = starts.iter().find(|start| start.role == Role::Run).unwrap();
-    assert_eq!((start.memory_bytes, start.result_bytes_max, start.http, start.accept_weak), (1 << 20, 1000, true, false));
+    assert_eq!(
+        (start.memory_bytes, start.result_bytes_max, start.http, start.accept_weak),
+        (1 << 20, 1000, true, false)
+    );
 }
 
 #[tokio::test]
@@ -486,88 +342,4 @@ async fn the_drain_ends_what_works_and_what_rests_and_nothing_starts_behind_it()
     assert!(matches!(&told, Fault::Unavailable(why) if why.contains("going down")), "{told}");
     assert_eq!(house.workshop.probe().await.map(|_| ()), Ok(()), "what is known stays known");
     assert!(house.workshop.inspect(&source("new")).await.is_err());
-}
-
-#[tokio::test]
-async fn a_file_is_compiled_once_and_again_when_its_entry_was_touched() {
-    let house = House::new();
-    let inspect = async |house: &House, text: &str| house.workshop.inspect(&source(text)).await.unwrap().cached;
-    let Inspection { imports, descriptor, cached, .. } = house.workshop.inspect(&source("a")).await.unwrap();
-    assert_eq!((imports, descriptor, cached), (vec!["device:handler/host@0.1.0".to_owned()], Some(b"{}".to_vec()), false));
-    assert!(inspect(&house, "a").await && !inspect(&house, "b").await);
-    let entry = std::fs::read_dir(house.path("cache")).unwrap().map(|entry| entry.unwrap().path());
-    let name = Digest::of(b"a").to_string();
-    let entry = entry.into_iter().find(|path| path.to_string_lossy().contains(&name)).unwrap();
-    let mut bytes = std::fs::read(&entry).unwrap();
-    *bytes.last_mut().unwrap() ^= 1;
-    std::fs::write(&entry, bytes).unwrap();
-    let handler = house.handler("a");
-    assert_eq!(answered(&handler).await, (0, 1), "a call notices it as well");
-    assert_eq!(house.fake.started(Role::Compile), 3);
-    house.workshop.keep_only(&[Digest::of(b"b")]).await;
-    assert!(inspect(&house, "b").await && !inspect(&house, "a").await);
-    let House { room, fake, .. } = house;
-    let again = House::with(room, fake, false);
-    assert!(inspect(&again, "a").await && inspect(&again, "b").await, "the cache outlives the workshop");
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_a_compiler_does_harms_only_its_file() {
-    let rows = [
-        (Compiling::Refuses, "no export `invoke`\\u{7}", true),
-        (Compiling::Dies, "it could not be compiled: the fake ended", true),
-        (Compiling::Hangs, "compiling it took longer than 120 s", false),
-        (Compiling::Babbles, "its compiler said \"loaded\"", false),
-    ];
-    for (compiling, why, remembered) in rows {
-        let house = House::new();
-        *house.fake.compiling.lock().unwrap() = compiling;
-        assert_eq!(house.workshop.inspect(&source("bad")).await, Err(Refused(why.to_owned())), "{compiling:?}");
-        *house.fake.compiling.lock().unwrap() = Compiling::Well;
-        house.workshop.inspect(&source("good")).await.unwrap();
-        let again = house.workshop.inspect(&source("bad")).await;
-        assert_eq!(again.is_err(), remembered, "{compiling:?}: what is no handler is not compiled each time");
-    }
-}
-
-#[tokio::test]
-async fn a_file_that_changed_since_it_was_found_is_not_compiled() {
-    let house = House::new();
-    let why = "the file was changed meanwhile";
-    let source = Source { read: Arc::new(move || Err(why.to_owned())), ..source("a") };
-    assert_eq!(house.workshop.inspect(&source).await, Err(Refused(why.to_owned())));
-    assert_eq!(house.fake.started(Role::Compile), 0);
-}
-
-#[tokio::test]
-async fn a_kernel_that_cannot_confine_keeps_handlers_off_unless_the_keeper_accepts_it() {
-    let rows = [
-        (Some(4), true, None),
-        (None, true, Some("this kernel has no Landlock (Linux 5.13 or newer, with it switched on); handlers stay off")),
-        (Some(4), false, Some("this kernel has no seccomp filters; handlers stay off")),
-        (None, false, Some("and no seccomp filters; handlers stay off")),
-    ];
-    for (landlock_abi, seccomp, refused) in rows {
-        let confinement = Confinement { landlock_abi, seccomp };
-        let fake = || {
-            let fake = Arc::<Fake>::default();
-            *fake.confinement.lock().unwrap() = confinement.clone();
-            fake
-        };
-        let strict = House::with(tempfile::tempdir().unwrap(), fake(), false);
-        let accepting = House::with(tempfile::tempdir().unwrap(), fake(), true);
-        assert_eq!(accepting.workshop.probe().await.as_ref(), Ok(&confinement));
-        answered(&accepting.handler("one")).await;
-        match (refused, strict.workshop.probe().await) {
-            (None, Ok(found)) => assert_eq!(found, confinement),
-            (Some(why), Err(Refused(told))) => {
-                assert!(told.contains(why) && told.ends_with("set handlers.accept_weak_sandbox = true"), "{told}");
-                assert!(matches!(run(&strict.handler("one"), "answer").await, Err(Fault::Unavailable(_))));
-            }
-            (_, other) => panic!("{other:?}"),
-        }
-        assert_eq!(strict.workshop.probe().await.is_err(), refused.is_some());
-        assert_eq!(strict.fake.started(Role::Probe), 1, "the kernel is asked once");
-        assert_eq!(strict.fake.started(Role::Run), 0);
-    }
 }

@@ -38,7 +38,9 @@ async fn frames_come_whole_however_they_are_cut() {
         }
         drop(out);
         assert!(matches!(hear(&mut line).await.unwrap(), FromChild::Loaded));
-        assert!(matches!(hear(&mut line).await.unwrap(), FromChild::Done(done) if done.ended == Ended::Value(b"xxx".to_vec())));
+        assert!(
+            matches!(hear(&mut line).await.unwrap(), FromChild::Done(done) if done.ended == Ended::Value(b"xxx".to_vec()))
+        );
         assert!(matches!(hear(&mut line).await.unwrap(), FromChild::Loaded));
         assert!(matches!(hear(&mut line).await, Err(FrameError::Ended)));
     }

@@ -146,8 +146,17 @@ async fn a_request_that_has_no_right_form_is_not_sent_and_its_neighbour_is() {
 #[tokio::test(start_paused = true)]
 async fn headers_that_frame_a_message_or_name_its_hop_are_made_elsewhere() {
     let names = [
-        "Host", "connection", "Transfer-Encoding", "content-length", "upgrade", "te", "trailer", "keep-alive",
-        "expect", "proxy-authorization", "Proxy-Connection",
+        "Host",
+        "connection",
+        "Transfer-Encoding",
+        "content-length",
+        "upgrade",
+        "te",
+        "trailer",
+        "keep-alive",
+        "expect",
+        "proxy-authorization",
+        "Proxy-Connection",
     ];
     let mut headers: Vec<_> = names.iter().map(|name| ((*name).to_owned(), ByteBuf::from("1"))).collect();
     headers.push(("Accept".to_owned(), ByteBuf::from("text/plain")));
