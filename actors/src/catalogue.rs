@@ -145,6 +145,11 @@ impl Offer {
         Some(format!("{} is refused: {}", refused.file, refused.why))
     }
 
+    fn has_nothing_in_the_folder(&self) -> bool {
+        let empty = |folder: &Folder| folder.pending.is_empty() && folder.refused.is_empty() && folder.notice.is_none();
+        self.handlers().next().is_none() && self.folder.as_deref().is_none_or(empty)
+    }
+
     fn same_as(&self, other: &Self) -> bool {
         self.folder == other.folder
             && self.capabilities.len() == other.capabilities.len()
@@ -318,7 +323,11 @@ async fn follow_through(inner: Arc<Inner>, now: FolderNow) -> Vec<RefusedHandler
     catalogue.offer.store(Arc::clone(&offer));
     for gone in before.without(&offer) {
         gone.post.leave();
-        inner.branches.custom.send(Supervise::Remove { path: gone.post.path().to_owned() });
+        let path = gone.post.path();
+        if !inner.branches.custom.send(Supervise::Remove { path: path.to_owned() }) {
+            // Its supervisor is being started anew, and its actor is gone with the last one.
+            inner.board.uproot(path);
+        }
     }
     let (reply, done) = oneshot::channel();
     inner.state.send(Say::Folder { reply });
@@ -329,7 +338,10 @@ async fn follow_through(inner: Arc<Inner>, now: FolderNow) -> Vec<RefusedHandler
     for one in &fresh {
         living = inner.branches.custom.send(Supervise::Add { child: one.child.clone() });
     }
-    inner.tell(Event::Handlers);
+    // That the folder is empty is no news at a start.
+    if before.folder.is_some() || !offer.has_nothing_in_the_folder() {
+        inner.tell(Event::Handlers);
+    }
     if living {
         settle(&inner.board, fresh.iter().map(|one| one.post.path()), SETTLE_MAX).await;
     }

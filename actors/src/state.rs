@@ -245,6 +245,7 @@ impl Holder {
     fn doubt(&mut self) {
         self.unsure = true;
         self.seen.active = None;
+        self.seen.retired = Arc::default();
         let mut bare = Durable::clone(&self.seen.durable);
         bare.grants.clear();
         self.seen.durable = Arc::new(bare);
