@@ -66,6 +66,7 @@ impl Inside {
             door,
             socket: None,
             reread: None,
+            handlers: None,
         };
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("threads");

@@ -49,6 +49,13 @@ pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
+/// How long some work took.
+pub fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
+    let began = std::time::Instant::now();
+    let done = work();
+    (done, began.elapsed())
+}
+
 /// Notes for the closing lines of `make test` that a test had to be left out; LATCHKEY_SKIPS names the file.
 pub fn skip(kind: &str, why: &str) {
     use std::io::Write as _;

@@ -54,6 +54,7 @@ fn main() -> Result<()> {
         door: DoorLimits::default(),
         socket: Some(SocketLimits::default()),
         reread: None,
+        handlers: None,
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_all().build()?;
     runtime.block_on(async {

@@ -68,6 +68,7 @@ impl Kitchen {
             door: DoorLimits::default(),
             socket: None,
             reread: None,
+            handlers: None,
         };
         let running = Device::start(options).await.unwrap();
         let key = Arc::new(secret_key());
