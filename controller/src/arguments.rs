@@ -4,6 +4,10 @@
 //! of a value follows from the declared bound, never from its looks: `text=17` is a text where a text is declared.
 //! What comes out is then held against the bounds as everything is.
 
+mod example;
+
+pub use example::example;
+
 use std::path::{Path, PathBuf};
 
 use serde_json::{Number, Value};

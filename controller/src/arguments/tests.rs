@@ -88,3 +88,60 @@ fn errors_name_the_argument_and_its_bound() {
         assert!(error.starts_with(expected), "{words:?}: {error}");
     }
 }
+
+/// The example of one argument with this bound, and what a device would say of it.
+fn exemplified(property: &Value) -> (Vec<String>, Result<(), String>) {
+    let declared =
+        json!({"type": "object", "required": ["it"], "properties": {"it": property, "more": {"type": "boolean"}}});
+    let Value::Object(map) = declared else { panic!("an object") };
+    let bounds = Bounds::parse(Object::from(map)).unwrap();
+    let shown = example(&bounds);
+    // A shell takes the quotes away.
+    let words: Vec<String> = shown.iter().map(|word| word.trim_matches('\'').replace(r"'\''", "'")).collect();
+    let passes = from_words(&bounds, &words, &|_, _| Ok(vec![0xff; 6])).map_err(|error| error.to_string());
+    (shown, passes.and_then(|arguments| bounds.check(arguments).map(drop).map_err(|error| error.to_string())))
+}
+
+#[test]
+fn an_example_of_each_bound_passes_it() {
+    let rows = [
+        (json!({"type": "integer", "minimum": 0, "maximum": 100}), "it=50"),
+        (json!({"type": "integer", "minimum": 7}), "it=7"),
+        (json!({"type": "integer", "maximum": -3}), "it=-3"),
+        (json!({"type": "integer"}), "it=1"),
+        (json!({"type": "number", "minimum": 0.0, "maximum": 1.0}), "it=0.5"),
+        (json!({"type": "number", "maximum": -2.5}), "it=-2.5"),
+        (json!({"type": "boolean"}), "it=true"),
+        (json!({"type": "string", "maxLength": 20}), "it=text"),
+        (json!({"type": "string", "maxLength": 2}), "it=te"),
+        (json!({"type": "string", "maxLength": 20, "minLength": 7}), "'it=text te'"),
+        (json!({"type": "string", "maxLength": 20, "enum": ["it's", "@home"]}), r"'it=it'\''s'"),
+        (json!({"type": "string", "maxLength": 20, "enum": ["@home"]}), "it=@@home"),
+        (
+            json!({"type": "string", "maxLength": 400, "contentEncoding": "base64", "x-max-decoded-bytes": 6}),
+            "it=@FILE",
+        ),
+        (json!({"type": "array", "maxItems": 3, "items": {"type": "integer"}}), "'it=[1]'"),
+        (json!({"type": "array", "maxItems": 0, "items": {"type": "integer"}}), "'it=[]'"),
+        (
+            json!({"type": "object", "required": ["a"], "properties": {"a": {"type": "boolean"}, "b": {"type": "boolean"}}}),
+            r#"'it={"a":true}'"#,
+        ),
+    ];
+    for (property, wanted) in rows {
+        let (shown, passes) = exemplified(&property);
+        assert_eq!((shown, passes), (vec![wanted.to_owned()], Ok(())), "{property}");
+    }
+}
+
+#[test]
+fn an_example_shows_what_is_required_else_the_first_argument_and_nothing_where_nothing_is_taken() {
+    let all = |declared: Value| {
+        let Value::Object(map) = declared else { panic!("an object") };
+        example(&Bounds::parse(Object::from(map)).unwrap()).join(" ")
+    };
+    let properties = json!({"a": {"type": "boolean"}, "b": {"type": "integer"}, "c": {"type": "boolean"}});
+    assert_eq!(all(json!({"type": "object", "required": ["c", "b"], "properties": properties})), "b=1 c=true");
+    assert_eq!(all(json!({"type": "object", "properties": properties})), "a=true");
+    assert_eq!(all(json!({"type": "object"})), "");
+}

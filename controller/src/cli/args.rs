@@ -108,6 +108,9 @@ pub(crate) enum Command {
     Capabilities {
         /// The device
         device: String,
+        /// One capability, shown in full with a call to copy
+        #[arg(value_name = "CAPABILITY")]
+        name: Option<String>,
     },
     /// Make a device the agent's active one
     #[command(after_help = ACTIVATE_HELP)]
@@ -214,8 +217,8 @@ const DEVICES_HELP: &str = help!(
 );
 
 const CAPABILITIES_HELP: &str = help!(
-    "Example:\n  latchkey capabilities kitchen\n\n",
-    "--json: the device's registration as it signed it: {\"device\", \"name\", \"protocol\", \"owner\", \"active\", \"active_until\", \"simulated\", \"capabilities\": [{\"name\", \"description\", \"arguments\", \"effect\", \"activation\", \"grant\", \"captures\", \"timeout_ms\", \"state\"}]}"
+    "Examples:\n  latchkey capabilities kitchen\n  latchkey capabilities kitchen display.text\n\n",
+    "--json: with a capability its member of the list below, else the device's registration as it signed it: {\"device\", \"name\", \"protocol\", \"owner\", \"active\", \"active_until\", \"simulated\", \"capabilities\": [{\"name\", \"description\", \"arguments\", \"effect\", \"activation\", \"grant\", \"captures\", \"timeout_ms\", \"state\"}]}"
 );
 
 const ACTIVATE_HELP: &str = help!(

@@ -9,7 +9,7 @@ use latchkey_controller::explain::chain;
 use latchkey_controller::folder::AgentFolder;
 use latchkey_controller::{Device, Failure, Invocation, Kind, WhenIdle, values};
 use serde_json::{Value, json};
-use wire::declaration::Declaration;
+use wire::declaration::{Declaration, Registration};
 use wire::envelope::BODY_BYTES_MAX;
 use wire::json::Object;
 use wire::request::Lease;
@@ -26,17 +26,40 @@ const LEASE_MS: u64 = 60_000;
 /// What an automatic lease has beyond the time-out of its capability.
 const LEASE_MARGIN_MS: u64 = 5_000;
 
-pub(crate) async fn capabilities(session: &Session, wanted: &str) -> Result<(), Problem> {
+pub(crate) async fn capabilities(session: &Session, wanted: &str, one: Option<&str>) -> Result<(), Problem> {
+    let one = one.map(parse_capability).transpose()?;
     let (_, device, desk) = session.device(wanted).await?;
     let registration = desk.controller.registration(&device.key).await.map_err(Problem::with(&device, None))?;
+    let (document, lines) = match one {
+        None => (Value::from(registration.to_object()), tables::registration(&device, &registration)),
+        Some(name) => {
+            let unknown = || {
+                let see = format!("see: latchkey capabilities {}", device.name);
+                Problem::usage(format!("{} offers no {name}; {see}", device.name))
+            };
+            let offered = registration.capability(&name).ok_or_else(unknown)?;
+            (document_of(&registration, &name), tables::offered(&device, offered))
+        }
+    };
     if session.screen.json {
-        session.screen.json(&Value::from(registration.to_object()))?;
+        session.screen.json(&document)?;
     } else {
-        for line in tables::registration(&device, &registration) {
+        for line in lines {
             session.screen.line(&line)?;
         }
     }
     Ok(())
+}
+
+/// What the registration says of one capability, as the device wrote it.
+fn document_of(registration: &Registration, name: &CapabilityName) -> Value {
+    let all = registration.to_object();
+    let members = all.get("capabilities").and_then(Value::as_array).into_iter().flatten();
+    members
+        .into_iter()
+        .find(|member| member.get("name").is_some_and(|it| it == name.as_str()))
+        .cloned()
+        .unwrap_or_default()
 }
 
 pub(crate) async fn activate(session: &Session, wanted: &str, seconds: u64) -> Result<(), Problem> {
@@ -177,7 +200,7 @@ pub(crate) async fn call(session: &Session, call: &args::Call) -> Result<(), Pro
 }
 
 fn words_problem(error: &WordError, line: &Line) -> Problem {
-    let look = format!("nothing was sent, see: latchkey capabilities {}", line.device.name);
+    let look = format!("nothing was sent, see: latchkey capabilities {} {}", line.device.name, line.capability);
     Problem::usage(format!("{}; {look}", chain(error)))
 }
 

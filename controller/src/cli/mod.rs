@@ -65,7 +65,7 @@ async fn run(cli: Cli, screen: Screen) -> Result<(), Problem> {
         Command::Agent { command: AgentCommand::Show { address } } => agents::show(&session, address.as_deref()),
         Command::Claim(claim) => ownership::claim(&session, &claim).await,
         Command::Devices => ownership::devices(&session).await,
-        Command::Capabilities { device } => calls::capabilities(&session, &device).await,
+        Command::Capabilities { device, name } => calls::capabilities(&session, &device, name.as_deref()).await,
         Command::Activate { device, lease } => calls::activate(&session, &device, lease).await,
         Command::Deactivate { device } => calls::deactivate(&session, &device).await,
         Command::Call(call) => calls::call(&session, &call).await,
