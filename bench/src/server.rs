@@ -58,6 +58,7 @@ pub(crate) fn options(address: SocketAddr, state: &Path, vault: Box<dyn Vault>) 
         door: runtime::DoorLimits::default(),
         socket: None,
         reread: None,
+        handlers: None,
     })
 }
 

@@ -123,6 +123,7 @@ async fn the_server_takes_a_picture_once_the_keeper_allows_it_and_only_for_this_
         door: DoorLimits::default(),
         socket: None,
         reread: None,
+        handlers: None,
     };
     let running = Device::start(options).await.unwrap();
     let keeper = async |order| running.house.command(Caller { uid: 0, way: Way::Page }, order).await;

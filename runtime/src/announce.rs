@@ -162,7 +162,7 @@ impl Terminal {
                 self.say(&format!("{} has this device in use until {}", visible(agent), self.style.clock(*until)));
             }
             Event::Deactivated => self.say("this device is not in use any more"),
-            Event::Handlers => self.say("the handlers folder changed; see: latchkeyd handlers"),
+            Event::Handlers => self.say(&format!("the handlers folder changed; see: {} handlers", self.style.program)),
             Event::Notice { message } => self.say(&visible(message)),
         }
     }
