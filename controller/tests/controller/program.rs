@@ -102,7 +102,10 @@ async fn a_first_day_with_a_device() {
     assert!(out.contains("a text of at most 4096 bytes") && out.contains("camera on"), "{out}");
     assert_eq!(home.json(&["capabilities", "kitchen"]).await["device"], key);
     let (out, _) = home.expect(0, &["capabilities", "kitchen", "display.text"]).await;
-    assert!(out.contains("a text of at most 4096 bytes") && out.contains("latchkey call kitchen display.text text="), "{out}");
+    assert!(
+        out.contains("a text of at most 4096 bytes") && out.contains("latchkey call kitchen display.text text="),
+        "{out}"
+    );
     assert_eq!(home.json(&["capabilities", "kitchen", "display.text"]).await["name"], "display.text");
     let (_, err) = home.expect(2, &["capabilities", "kitchen", "custom.acme.lamp"]).await;
     assert!(err.contains("kitchen offers no custom.acme.lamp; see: latchkey capabilities kitchen"), "{err}");
