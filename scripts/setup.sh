@@ -46,7 +46,6 @@ xz|test|unpacks its kernel|xz-utils|xz|xz|xz
 clang|test|builds the examples of handlers that are written in C|clang|clang|clang|clang
 wasm-ld|test|links them|lld|lld|lld|lld
 wasi-libc|test|the C library of one of them|wasi-libc libclang-rt-dev-wasm32|wasi-libc-devel|wasi-libc wasi-compiler-rt|
-componentize-qjs|test|builds the examples of handlers that are written in JavaScript, where npm is||||
 '
 
 present() { # present NAME
@@ -64,7 +63,6 @@ present() { # present NAME
 wanted() { # wanted NAME KIND: is it needed for this call, on this machine?
   [ "$2" = build ] || [ "$MODE" = test ] || return 1
   case $1 in
-    componentize-qjs) has npm ;;
     qemu-system-x86_64 | busybox | modprobe | cpio | xz) [ "$(uname -m)" = x86_64 ] ;;
     *) true ;;
   esac
@@ -123,13 +121,6 @@ install_by_apt() { # uses MISSING_BUILD and MISSING_TEST (names); leaves what co
   done
 }
 
-install_by_npm() { # the one tool that no distribution has
-  case " $(missing "$MODE" | tr '\n' ' ') " in *' componentize-qjs '*) ;; *) return 0 ;; esac
-  say 'installing by npm: componentize-qjs'
-  as_root npm install --global --no-audit --no-fund componentize-qjs@0.4.5 >&2 </dev/null ||
-    say 'npm could not install componentize-qjs'
-}
-
 ubuntu_snap() { # Ubuntu's package of this name only fetches a snap, which a container or root cannot use
   grep -qs '^ID=ubuntu' /etc/os-release || return 1
   apt-cache policy chromium-browser chromium 2>/dev/null | grep -q snap
@@ -186,7 +177,6 @@ if ! has apt-get; then
   name_for_others
 elif can_be_root; then
   install_by_apt
-  install_by_npm
 else
   say 'installing needs root: run this as root, or install sudo'
 fi
