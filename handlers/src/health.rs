@@ -15,6 +15,7 @@ use wire::{Declaration, Object};
 
 use crate::clock::{BootTime, Clock};
 use crate::handler::{Call, Fault, Handler};
+use crate::wasm::WASMTIME;
 
 /// How old a reading may be: sensors and disks change slower, and some take a millisecond to answer.
 pub const READ_EACH: Duration = Duration::from_secs(1);
@@ -111,6 +112,7 @@ impl Shared {
         value.insert("uptime_ms", millis(boot.since(self.started)));
         value.insert("version", parts.version);
         value.insert("simulated", parts.simulated);
+        value.insert("handlers", json!({ "engine": format!("wasmtime {WASMTIME}") }));
         value.insert("clock", json!({ "boot_ms": boot.as_ms(), "wall_ms": parts.clock.wall_ms() }));
         for (name, reading) in readings.iter() {
             value.insert(name.clone(), reading.clone());
@@ -300,6 +302,7 @@ mod tests {
         let part = |name: &str| value.get(name).unwrap().clone();
         assert_eq!(part("uptime_ms"), 1500);
         assert_eq!((part("version"), part("simulated")), ("1.2.3".into(), true.into()));
+        assert_eq!(part("handlers"), json!({ "engine": format!("wasmtime {WASMTIME}") }));
         assert_eq!(part("clock"), json!({ "boot_ms": 1500, "wall_ms": 1_700_000_001_500_u64 }));
         assert_eq!(
             (part("temperature_c"), part("battery")),

@@ -28,6 +28,7 @@ use rustix::time::ClockId;
 use tokio::sync::{mpsc, oneshot};
 use wasmtime::Engine;
 
+pub(crate) use self::engine::WASMTIME;
 use self::guest::{Folders, Shared};
 use self::http::{Asked, Door};
 use self::run::{Runner, Terms};

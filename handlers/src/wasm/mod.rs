@@ -7,6 +7,7 @@
 //! One way: `runtime` finds a file (`config::folder`), has it inspected here ([`Workshop::inspect`]), and makes a handler of it
 //! ([`Workshop::handler`]), which lives and dies like every other capability.
 
+pub mod author;
 mod cache;
 mod child;
 mod children;
@@ -25,8 +26,8 @@ pub mod reach;
 mod requests;
 mod spawn;
 mod workshop;
-pub mod author;
 
+pub(crate) use child::WASMTIME;
 pub use child::{CHILD_ARGUMENT, asked as child_asked, main as child_main};
 pub use handler::{Spent, WasmHandler};
 pub use reach::Protected;

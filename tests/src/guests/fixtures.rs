@@ -99,7 +99,8 @@ pub const FIXTURES: &[(&str, Fixture)] = &[
         "grow_in_start",
         guest(echo!(
             r#"
-    (func $start (loop $again (drop (memory.grow (i32.const 16))) (br $again)))
+    (func $start
+      (loop $again (if (i32.eq (memory.grow (i32.const 16)) (i32.const -1)) (then unreachable)) (br $again)))
     (start $start)"#
         )),
     ),
@@ -131,14 +132,30 @@ pub const FIXTURES: &[(&str, Fixture)] = &[
             ),
         ),
     ),
-    // Memory and tables without end, and too large from the beginning.
-    ("grow_memory", guest(invoke!("(loop $again (drop (memory.grow (i32.const 16))) (br $again)) unreachable"))),
+    // Memory and tables without end: one gives up when it is refused more, as allocators do, one asks again for ever. And too large
+    // from the beginning.
+    (
+        "grow_memory",
+        guest(invoke!(
+            r#"(loop $again
+        (if (i32.eq (memory.grow (i32.const 16)) (i32.const -1)) (then unreachable))
+        (br $again))
+      unreachable"#
+        )),
+    ),
     (
         "grow_table",
         guest(invoke!(
-            "(loop $again (drop (table.grow $table (ref.null func) (i32.const 1000))) (br $again)) unreachable"
-            "\n    (table $table 1 funcref)"
+            r#"(loop $again
+        (if (i32.eq (table.grow $table (ref.null func) (i32.const 1000)) (i32.const -1)) (then unreachable))
+        (br $again))
+      unreachable"#
+                "\n    (table $table 1 funcref)"
         )),
+    ),
+    (
+        "grow_memory_for_ever",
+        guest(invoke!("(loop $again (drop (memory.grow (i32.const 16))) (br $again)) unreachable")),
     ),
     ("memory_512_mib", paged(8192, echo!())),
     ("memory_4_gib", paged(65536, echo!())),

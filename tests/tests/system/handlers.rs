@@ -92,9 +92,10 @@ impl Kitchen {
     fn ready(&self, name: &str) -> HandlerLine {
         let binary = self.handlers.path(&format!("{name}.wasm"));
         let file = if binary.exists() { binary } else { self.handlers.path(&format!("{name}.wat")) };
-        let wanted = (Some(sha256(&file)), Some(sha256(&self.handlers.path(&format!("{name}.toml")))));
+        let manifest = self.handlers.path(&format!("{name}.toml"));
+        let wanted = (Some(sha256(&file)), manifest.exists().then(|| sha256(&manifest)));
         let is = |line: &HandlerLine| {
-            let content = (line.file_sha256.clone(), line.manifest_sha256.clone().or(wanted.1.clone()));
+            let content = (line.file_sha256.clone(), line.manifest_sha256.clone());
             assert!(line.state != HandlerState::Refused || content != wanted, "{line:#?}");
             line.name.as_deref() == Some(name) && line.state == HandlerState::Ready && content == wanted
         };
@@ -104,7 +105,7 @@ impl Kitchen {
     /// Waits until a file is refused, and gives the reason.
     fn refused(&self, file: &str) -> String {
         let is = |line: &HandlerLine| line.file == file && line.state == HandlerState::Refused;
-        let line = until(&format!("{file} refused"), || self.listed().into_iter().find(is));
+        let line = until(&format!("{file} refused: {:#?}", self.listed()), || self.listed().into_iter().find(is));
         line.why.unwrap_or_else(|| panic!("{file} is refused without a reason"))
     }
 

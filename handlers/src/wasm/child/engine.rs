@@ -12,8 +12,9 @@ use std::time::Duration;
 use config::manifest::MEMORY_MAX;
 use wasmtime::{Config, Engine, EngineWeak, InstanceAllocationStrategy, PoolingAllocationConfig};
 
-/// The crate's, for the name of the engine: held against the lock file by a test.
-pub(super) const WASMTIME: &str = "48.0.8";
+/// The crate's, for the name of the engine: held against the lock file by a test. `device.health` tells it, so that whoever reads of a hole
+/// in an engine knows which devices have it.
+pub(crate) const WASMTIME: &str = "48.0.8";
 /// How often guest code is interrupted, and so how late a deadline or a cancel may act.
 pub(super) const TICK: Duration = Duration::from_millis(10);
 /// Stack of guest code; deep recursion ends here.

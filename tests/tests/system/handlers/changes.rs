@@ -57,13 +57,15 @@ fn a_changed_file_or_manifest_loses_its_grant_and_the_call_that_ran_ends_as_it_w
     assert!(of_it.is_empty(), "{of_it:?}");
 
     // Away, it is unsupported; back with the same content, it is to be granted again.
-    let text = fs::read(kitchen.handlers.path(&format!("{name}.wat"))).unwrap();
-    kitchen.handlers.remove(&format!("{name}.wat"));
+    let kept = ["wat", "toml"].map(|ending| kitchen.handlers.path(&format!("{name}.{ending}")));
+    let [text, manifest] = kept.each_ref().map(|path| fs::read(path).unwrap());
+    kept.iter().for_each(|path| fs::remove_file(path).unwrap());
     until("gone", || (kitchen.say(&name, "").word() == "unsupported").then_some(()));
-    withdrawn(&kitchen, &name, "removed");
+    kitchen.handlers.whole(&format!("{name}.toml"), &manifest);
     kitchen.handlers.whole(&format!("{name}.wat"), &text);
     kitchen.ready(&name);
     assert_eq!(kitchen.say(&name, "").word(), "denied");
+    withdrawn(&kitchen, &name, "removed and put back");
     kitchen.goes_on("changes");
     let said = kitchen.records();
     for record in ["handler.installed", "handler.changed", "handler.removed"] {

@@ -160,8 +160,8 @@ fn no_handlers() -> Vec<Row> {
         Row("cut_text.wat", cut_text, "text"),
         Row("garbage.wasm", b"lamp".repeat(100), "no WebAssembly"),
         Row("empty.wasm", Vec::new(), "no WebAssembly"),
-        Row("text_as_binary.wasm", text("echo").into_bytes(), "no WebAssembly"),
-        Row("binary_as_text.wat", binary("echo"), "text"),
+        Row("text_as_binary.wasm", text("echo_anew").into_bytes(), "no WebAssembly"),
+        Row("binary_as_text.wat", binary("echo_anew"), "text"),
         Row("native.wasm", [b"\x7fELF\x02\x01\x01".as_slice(), &[0; 400]].concat(), "native code"),
     ]
 }

@@ -245,15 +245,15 @@ fn a_handler_asks_the_servers_of_its_reach_and_neither_the_device_nor_anybody_be
 
     // The device itself, however it is spelled.
     let own = kitchen.daemon.direct().port();
-    let pages: std::net::SocketAddr =
-        kitchen.daemon.address().display.as_deref().unwrap_or("127.0.0.1:9").parse().unwrap();
+    let display = kitchen.daemon.address().display.clone().expect("a display page");
+    let pages = display.trim_end_matches("/display").to_owned();
     for (at, origin) in [
         format!("http://127.0.0.1:{own}"),
         format!("http://localhost:{own}"),
         format!("http://127.0.0.2:{own}"),
         format!("http://[::1]:{own}"),
         format!("https://127.0.0.1:{own}"),
-        format!("http://127.0.0.1:{}", pages.port()),
+        pages,
     ]
     .iter()
     .enumerate()
