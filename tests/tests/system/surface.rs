@@ -101,6 +101,7 @@ fn the_json_of_the_keepers_commands_has_the_members_that_scripts_rely_on() {
             "pairing_until",
             "waiting",
             "grants_on",
+            "waiting_handlers",
             "journal",
             "sign",
             "notices",
@@ -138,7 +139,7 @@ fn the_json_of_the_keepers_commands_has_the_members_that_scripts_rely_on() {
     members(&pair, &["link", "key", "fingerprint", "expires_ms"]);
     assert!(pair["link"].as_str().unwrap().contains(&format!("/#{key}.")), "{pair}");
     assert_eq!((&pair["key"], &pair["fingerprint"]), (&json!(key.to_string()), &json!(key.fingerprint())));
-    members(&json(&["config", "show"]), &["device", "link", "keeper", "camera", "sign", "limits", "log"]);
+    members(&json(&["config", "show"]), &["device", "link", "keeper", "camera", "sign", "handlers", "limits", "log"]);
 
     // What needs no daemon works without one, with the same members, and changes nothing.
     assert_eq!(daemon.stop(), 0);
@@ -196,6 +197,7 @@ fn the_json_of_the_agents_commands_has_the_members_that_scripts_rely_on() {
         "uptime_ms",
         "version",
         "simulated",
+        "handlers",
         "capabilities",
         "links",
         "sign",

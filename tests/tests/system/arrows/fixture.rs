@@ -121,9 +121,9 @@ fn rows() -> Vec<Row> {
         },
         Row {
             name: "a room that the architecture does not know",
-            file: "bench/Cargo.toml".to_owned(),
-            place: r#"name = "latchkey-bench""#,
-            sound: r#"name = "latchkey-bench""#,
+            file: "examples/Cargo.toml".to_owned(),
+            place: r#"name = "latchkey-examples""#,
+            sound: r#"name = "latchkey-examples""#,
             flawed: r#"name = "latchkey-utils""#,
             flaw: Flaw::RoomWithoutPlace { room: "utils".to_owned() },
         },
