@@ -19,6 +19,7 @@ pub mod inside;
 pub mod keeper;
 pub mod link;
 pub mod points;
+pub mod process;
 pub mod programs;
 pub mod room;
 

@@ -1,7 +1,6 @@
 //! The two programs, run as people run them: `latchkeyd run` for as long as a test needs it, every other command to its end.
 
 use std::ffi::OsStr;
-use std::fs;
 use std::io::{BufRead as _, BufReader, Read, Write as _};
 use std::net::SocketAddr;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
@@ -16,6 +15,7 @@ use runtime::keeper::ask::{Address, Ask, Talk, Told};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::Value;
 
+use crate::process::Process;
 use crate::room::MARK;
 use crate::{Keeper, Line, Room, SOON};
 
@@ -343,60 +343,6 @@ impl<'a> Start<'a> {
     }
 }
 
-/// A process of a handler, by its number and the time when it began, so that another with its number is not taken for it. Its
-/// environment is empty, so no room's mark is in it: it is known by its parent and its hidden argument.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Process {
-    /// Its number.
-    pub pid: i32,
-    began: u64,
-}
-
-impl Process {
-    /// Handlers' processes of the daemon with this number.
-    #[must_use]
-    pub fn of(daemon: u32) -> Vec<Self> {
-        let hidden = handlers::wasm::CHILD_ARGUMENT.as_bytes();
-        let processes = fs::read_dir("/proc").expect("processes").flatten();
-        let found = processes.filter_map(|entry| {
-            let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
-            let stat = Stat::of(pid)?;
-            let command = fs::read(entry.path().join("cmdline")).ok()?;
-            let is = stat.parent == daemon && command.split(|byte| *byte == 0).any(|argument| argument == hidden);
-            is.then_some(Self { pid, began: stat.began })
-        });
-        found.collect()
-    }
-
-    /// Whether it ended, and was waited for.
-    #[must_use]
-    pub fn is_gone(&self) -> bool {
-        Stat::of(self.pid).is_none_or(|stat| stat.began != self.began)
-    }
-
-    /// Sends a signal, if it still lives.
-    pub fn signal(&self, signal: Signal) {
-        if !self.is_gone() {
-            let _ = kill_process(Pid::from_raw(self.pid).expect("a number"), signal);
-        }
-    }
-}
-
-/// What the kernel says of a process.
-struct Stat {
-    parent: u32,
-    began: u64,
-}
-
-impl Stat {
-    fn of(pid: i32) -> Option<Self> {
-        let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // Behind the name, which may hold anything: state, parent, and the beginning as the twentieth.
-        let fields: Vec<_> = text.rsplit_once(')')?.1.split_whitespace().collect();
-        Some(Self { parent: fields.get(1)?.parse().ok()?, began: fields.get(19)?.parse().ok()? })
-    }
-}
-
 /// A running `latchkeyd`.
 #[derive(Debug)]
 pub struct Daemon {
@@ -458,7 +404,7 @@ impl Daemon {
         self.signal(Signal::KILL);
         let status = self.wait();
         assert_eq!(status.signal(), Some(9), "it did not die of it");
-        leave_none(&children);
+        crate::process::leave_none(&children);
     }
 
     /// SIGTERM; gives the exit code.
@@ -466,7 +412,7 @@ impl Daemon {
         let children = self.children();
         self.signal(Signal::TERM);
         let code = self.wait().code().unwrap_or_else(|| panic!("killed: {:#?}", self.err.all()));
-        leave_none(&children);
+        crate::process::leave_none(&children);
         code
     }
 
@@ -501,7 +447,7 @@ impl Drop for Daemon {
             kill_group(&self.child);
             let _ = self.child.wait();
             if !std::thread::panicking() {
-                leave_none(&children);
+                crate::process::leave_none(&children);
             }
         }
         if std::thread::panicking() {
@@ -509,11 +455,6 @@ impl Drop for Daemon {
             let _ = writeln!(err, "--- latchkeyd said\n{}\n{}", self.out.all().join("\n"), self.err.all().join("\n"));
         }
     }
-}
-
-/// Waits until processes of handlers are gone: they die with their daemon.
-fn leave_none(children: &[Process]) {
-    crate::until("the daemon's children to die with it", || children.iter().all(Process::is_gone).then_some(()));
 }
 
 /// Waits on a channel as long as anything may take.

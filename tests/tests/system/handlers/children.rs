@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use actors::HandlerState;
 use latchkey_tests::guests::Mode;
-use latchkey_tests::programs::Process;
+use latchkey_tests::process::Process;
 use latchkey_tests::{timed, until};
 use rustix::process::Signal;
 use serde_json::json;
