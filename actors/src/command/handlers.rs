@@ -31,6 +31,8 @@ pub struct HandlerLine {
     pub memory_bytes: Option<u64>,
     /// How large its result may be.
     pub result_bytes_max: Option<u64>,
+    /// What arguments it takes, as a registration declares it.
+    pub arguments: Option<serde_json::Value>,
     /// The folders and origins that it reaches.
     pub reach: Vec<String>,
     /// Why it is refused.

@@ -31,7 +31,7 @@ use crate::device::HandlersPlace;
 use crate::folder::candidate::{Candidate, file_name, reach_words};
 use crate::folder::weakness;
 
-mod words;
+pub(super) mod words;
 
 /// Everybody may read a handler; only its maker may change it.
 const FILE_MODE: u32 = 0o644;

@@ -6,10 +6,13 @@ use std::fmt::Write;
 
 use actors::{Command, HandlerLine, HandlerState, Reply};
 use handlers::wasm::log::{Level, LogLine};
+use serde_json::Value;
 use wire::text::visible;
+use wire::{Bounds, Object};
 
 use super::args::{HandlersOrder, Output};
 use super::commands::Desk;
+use super::handler::words;
 use super::print::{Shade, Style, table};
 use super::problem::Problem;
 
@@ -186,6 +189,9 @@ pub fn details(style: &Style, line: &HandlerLine) -> String {
     if let (Some(timeout), Some(memory), Some(result)) = (line.timeout_ms, line.memory_bytes, line.result_bytes_max) {
         put("limits", limit_words(timeout, memory, result));
     }
+    if let Some(arguments) = line.arguments.as_ref().and_then(declared) {
+        put("arguments", lines(&words::bounds(&arguments), "none"));
+    }
     put("reach", lines(&line.reach, "nothing"));
     put("calls", format!("{}, {} restarts", line.calls, line.restarts));
     if let Some(error) = &line.last_error {
@@ -197,6 +203,11 @@ pub fn details(style: &Style, line: &HandlerLine) -> String {
         let _ = writeln!(text, "\n{advice}");
     }
     text
+}
+
+/// Bounds as the device declared them.
+fn declared(arguments: &Value) -> Option<Bounds> {
+    Bounds::parse(Object::from(arguments.as_object()?.clone())).ok()
 }
 
 /// `change; runs while the device is active; lights the in-use sign`

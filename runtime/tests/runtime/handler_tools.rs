@@ -187,6 +187,11 @@ fn line(name: &str) -> HandlerLine {
         timeout_ms: Some(1000),
         memory_bytes: Some(32 * 1024 * 1024),
         result_bytes_max: Some(65536),
+        arguments: Some(serde_json::json!({
+            "type": "object",
+            "properties": {"level": {"type": "integer", "minimum": 0, "maximum": 100}},
+            "required": ["level"],
+        })),
         reach: vec!["read /sys/devices/w1".to_owned(), "requests to http://192.0.2.20:80".to_owned()],
         why: None,
         changed: None,

@@ -29,7 +29,7 @@ pub(super) fn object(pairs: &[String], bounds: &Bounds) -> Result<Object, String
 }
 
 /// One line for each argument: `level  integer from 0 to 100, required`.
-pub(super) fn bounds(bounds: &Bounds) -> Vec<String> {
+pub(in crate::cli) fn bounds(bounds: &Bounds) -> Vec<String> {
     let line = |(name, property, required): (&str, &Property, bool)| {
         let needed = if required { ", required" } else { "" };
         let (what, description) = property_words(property);
