@@ -268,6 +268,8 @@ impl<W: Write> Conversation<'_, W> {
     /// None when input ended meanwhile.
     async fn call(&mut self, call: CallFrame) -> Result<Option<Done>, FrameError> {
         let number = call.number;
+        // What a call asked for that was cut off before we took it is not asked in the name of the next one.
+        while self.asking.try_recv().is_ok() {}
         let record = self.runner.record();
         let mut waiting = Waiting::new();
         let began_us = cpu_us();

@@ -16,6 +16,8 @@ use super::spawn::Life;
 pub(crate) const GRACE: Duration = Duration::from_millis(200);
 /// How long the end of a process is awaited to say how it ended; its pipe is closed already.
 const END_MAX: Duration = Duration::from_secs(1);
+/// Requests of a call that ended which may cross its end on their way: as many as five calls may send.
+const LATE_MAX: u32 = 80;
 
 /// How a call ended.
 #[derive(Debug)]
@@ -47,6 +49,7 @@ pub(crate) async fn converse(
     }
     tokio::pin!(stop);
     let mut grace: Option<Instant> = None;
+    let mut late = 0_u32;
     loop {
         let heard = tokio::select! {
             biased;
@@ -65,7 +68,12 @@ pub(crate) async fn converse(
                 return if grace.is_some() { Close::Stopped(done) } else { Close::Done(done) };
             }
             // What it asked for a call that ended crossed that end on its way.
-            Ok(Some(FromChild::Http { call, .. })) if call < number || grace.is_some() => {}
+            Ok(Some(FromChild::Http { call, .. })) if call < number || grace.is_some() => {
+                late = late.saturating_add(1);
+                if late > LATE_MAX {
+                    return Close::Lost("its process asks for requests of calls that are over, without end".to_owned());
+                }
+            }
             Ok(Some(FromChild::Http { number: asked, call, request })) if call == number => {
                 if !requests.ask(asked, request) {
                     return Close::Lost("its process asks for requests without end".to_owned());

@@ -19,6 +19,43 @@ pub(crate) const FROM_CHILD_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// Longest frame from a child that compiles: native code.
 pub(crate) const FROM_COMPILER_BYTES_MAX: usize = TO_CHILD_BYTES_MAX;
 
+/// Names that a component may import; one for every interface of the system, thrice.
+const IMPORTS_MAX: usize = 1024;
+/// Lines of one call: more than the world's 64, which the parent counts itself.
+const LOG_LINES_MAX: usize = 256;
+/// Headers of one request.
+const HEADERS_MAX: usize = 128;
+
+/// A list of at most so many entries. A frame's length alone would let its reader make tens of times as much of empty ones.
+fn few<'de, D, T, const MAX: usize>(from: D) -> Result<Vec<T>, D::Error>
+where
+    D: serde::Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    struct Few<T, const MAX: usize>(std::marker::PhantomData<T>);
+
+    impl<'de, T: Deserialize<'de>, const MAX: usize> serde::de::Visitor<'de> for Few<T, MAX> {
+        type Value = Vec<T>;
+
+        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            write!(f, "at most {MAX} entries")
+        }
+
+        fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut entries: A) -> Result<Vec<T>, A::Error> {
+            let mut kept = Vec::new();
+            while let Some(entry) = entries.next_element()? {
+                if kept.len() >= MAX {
+                    return Err(serde::de::Error::invalid_length(MAX.saturating_add(1), &self));
+                }
+                kept.push(entry);
+            }
+            Ok(kept)
+        }
+    }
+
+    from.deserialize_seq(Few::<T, MAX>(std::marker::PhantomData))
+}
+
 /// What the parent says.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum ToChild {
@@ -155,6 +192,7 @@ pub(crate) struct Compiled {
     #[serde(with = "serde_bytes")]
     pub(crate) native: Vec<u8>,
     /// What the component imports, sorted: `wasi:clocks/wall-clock@0.2.6`.
+    #[serde(deserialize_with = "few::<_, _, IMPORTS_MAX>")]
     pub(crate) imports: Vec<String>,
     /// The bytes of its `device:handler/descriptor` section, at most 8 KiB.
     #[serde(with = "serde_bytes")]
@@ -169,6 +207,7 @@ pub(crate) struct Done {
     /// Its end.
     pub(crate) ended: Ended,
     /// What it logged; at most 64 lines of at most 1 KiB.
+    #[serde(deserialize_with = "few::<_, _, LOG_LINES_MAX>")]
     pub(crate) log: Vec<(super::log::Level, String)>,
     /// Lines beyond the 64.
     pub(crate) log_dropped: u64,
@@ -208,6 +247,7 @@ pub(crate) struct HttpRequest {
     pub(crate) authority: String,
     pub(crate) path_and_query: String,
     /// Names in lower case.
+    #[serde(deserialize_with = "few::<_, _, HEADERS_MAX>")]
     pub(crate) headers: Vec<(String, serde_bytes::ByteBuf)>,
     #[serde(with = "serde_bytes")]
     pub(crate) body: Vec<u8>,
@@ -324,5 +364,25 @@ fn ended(error: std::io::Error) -> FrameError {
     match error.kind() {
         std::io::ErrorKind::UnexpectedEof | std::io::ErrorKind::BrokenPipe => FrameError::Ended,
         _ => FrameError::Pipe(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn compiled(imports: usize) -> Result<FromChild, FrameError> {
+        let compiled = Compiled { native: vec![1], imports: vec![String::new(); imports], descriptor: None };
+        let frame = encode(&FromChild::Compiled(compiled), FROM_COMPILER_BYTES_MAX).unwrap();
+        decode(&frame[4..])
+    }
+
+    #[test]
+    fn a_list_in_a_frame_has_its_own_end_so_that_many_small_entries_cost_no_more_than_they_may() {
+        assert!(
+            matches!(compiled(IMPORTS_MAX), Ok(FromChild::Compiled(compiled)) if compiled.imports.len() == IMPORTS_MAX)
+        );
+        let refused = compiled(IMPORTS_MAX + 1).unwrap_err().to_string();
+        assert!(refused.contains("at most 1024 entries"), "{refused}");
     }
 }

@@ -173,11 +173,14 @@ impl Inner {
             }
             Close::Lost(why) => Err(Fault::Broken(why)),
         };
+        // A file operation that hangs goes on in the process after its call was cut off: such a process is not used again.
+        let may_hang = matches!(ended, Err(Fault::Stopped)) && !child.folders.is_empty();
         match &ended {
             Err(Fault::Broken(_)) => {
                 self.crashes.store(0, Ordering::Relaxed);
                 drop(child);
             }
+            _ if may_hang => drop(child),
             _ => self.workshop.children.rest(self.number, child, &self.workshop.tasks),
         }
         drop(turn);
@@ -190,7 +193,7 @@ impl Inner {
         let children = &self.workshop.children;
         let turn = until(stop, Arc::clone(&self.turn).lock_owned()).await?;
         if let Some(child) = children.take(self.number)
-            && are_the_same(&child.folders).await
+            && until(stop, are_the_same(&child.folders)).await?
         {
             return Ok((child, turn));
         }
@@ -217,7 +220,8 @@ impl Inner {
 
     async fn start_in(&self, place: OwnedSemaphorePermit) -> Result<Running, Fault> {
         let unavailable = |Refused(why)| Fault::Unavailable(why);
-        let folders = self.resolve().await.map_err(unavailable)?;
+        // In time, because a place is held meanwhile and a folder may lie on a disk that does not answer.
+        let folders = in_time(self.resolve()).await?.map_err(unavailable)?;
         let code = async {
             let (compiled, _) = self.workshop.compiled(&self.spec.source).await.map_err(unavailable)?;
             let load = tokio::task::spawn_blocking(move || {

@@ -101,7 +101,7 @@ impl Judge<'_> {
             return Err("it is not a folder".to_owned());
         }
         let inode = (found.dev(), found.ino());
-        self.mounted_twice(inode)?;
+        self.mounted_twice(&real, inode)?;
         self.capturing(named, &real)?;
         Ok(Folder { named: named.to_owned(), real, inode, write })
     }
@@ -130,12 +130,21 @@ impl Judge<'_> {
         })
     }
 
-    /// A folder that is mounted in two places has two paths and one inode.
-    fn mounted_twice(&self, inode: (u64, u64)) -> Result<(), String> {
+    /// A folder that is mounted in two places has two paths and one inode; so have the folders that hold it, and it may hold others.
+    fn mounted_twice(&self, real: &Path, inode: Inode) -> Result<(), String> {
+        let above: Vec<_> = real.ancestors().filter_map(inode_of).collect();
         for (closed, what) in self.closed() {
-            if fs::metadata(&closed).is_ok_and(|found| (found.dev(), found.ino()) == inode) {
-                return Err(format!("it is {what} ({}), mounted elsewhere", shown(&closed)));
-            }
+            let Some(closed_inode) = inode_of(&closed) else { continue };
+            let how = if closed_inode == inode {
+                "it is"
+            } else if above.contains(&closed_inode) {
+                "it lies under"
+            } else if closed.ancestors().skip(1).filter_map(inode_of).any(|holder| holder == inode) {
+                "it holds"
+            } else {
+                continue;
+            };
+            return Err(format!("{how} {what} ({}), mounted elsewhere", shown(&closed)));
         }
         Ok(())
     }
@@ -167,6 +176,13 @@ impl Judge<'_> {
             Err(_) => is_own_name(&origin.host),
         }
     }
+}
+
+/// Device and number: what a folder is, whatever path led to it.
+type Inode = (u64, u64);
+
+fn inode_of(path: &Path) -> Option<Inode> {
+    fs::metadata(path).ok().map(|found| (found.dev(), found.ino()))
 }
 
 /// How one path touches another, if it does.

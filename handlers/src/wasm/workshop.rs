@@ -371,8 +371,9 @@ impl Workshop {
                 Err(NotCompiled::Now(Refused(said)))
             }
             Err(error) => {
+                // Killed for want of memory, or by somebody: the file may be good.
                 let why = why_lost(&mut *child.life, &error).await;
-                Err(NotCompiled::NoHandler(Refused(format!("it could not be compiled: {why}"))))
+                Err(NotCompiled::Now(Refused(format!("it could not be compiled: {why}"))))
             }
         }
     }

@@ -21,8 +21,11 @@ use crate::wasm::log::Level;
 const LOG_LINES_MAX: usize = 64;
 /// The longest line; the rest is cut.
 const LOG_LINE_BYTES_MAX: usize = 1024;
-/// Names of all headers of one request or answer with their values: less than half of a frame.
-const HEADERS_BYTES_MAX: usize = 64 * 1024;
+/// Names of all headers of one request or answer with their values: as many as the parent lets pass.
+const HEADERS_BYTES_MAX: usize = 16 * 1024;
+/// Things of the system that a call may hold at once (files, streams, headers). They lie in our memory and not in the guest's, headers
+/// with up to [`HEADERS_BYTES_MAX`] each, so this bounds what a guest can make us keep to 16 MiB.
+const HELD_MAX: usize = 1024;
 /// What a guest can ask of chance in one piece.
 const CHANCE_BYTES_MAX: u64 = 64 * 1024;
 
@@ -165,7 +168,9 @@ impl Guest {
         *wasi.filesystem() = folders.opened.clone();
         let mut http = WasiHttpCtx::new();
         http.set_field_size_limit(HEADERS_BYTES_MAX);
-        Self { wasi, http, outgoing, table: ResourceTable::new(), record }
+        let mut table = ResourceTable::new();
+        table.set_max_capacity(HELD_MAX);
+        Self { wasi, http, outgoing, table, record }
     }
 
     /// What holds it to its limits.

@@ -99,6 +99,8 @@ const THREAD: u64 =
     (libc::CLONE_VM | libc::CLONE_FS | libc::CLONE_FILES | libc::CLONE_SIGHAND | libc::CLONE_THREAD) as u64;
 const WRITE: u64 = libc::PROT_WRITE as u64;
 const EXEC: u64 = libc::PROT_EXEC as u64;
+/// Kinds of memory that `RLIMIT_DATA` does not count.
+const UNCOUNTED: u64 = (libc::MAP_SHARED | libc::MAP_GROWSDOWN) as u64;
 
 type Rules = BTreeMap<c_long, Vec<SeccompRule>>;
 
@@ -123,8 +125,15 @@ pub(super) fn seal(folders: bool) -> Result<(), ConfineError> {
 fn bounded() -> Result<Rules, ConfineError> {
     let own = u64::from(std::process::id());
     Ok(Rules::from([
-        // Code is written as data and made executable by `mprotect` once it stands: no memory is ever both.
-        (libc::SYS_mmap, vec![rule(2, SeccompCmpOp::MaskedEq(EXEC), 0)?]),
+        // Code is written as data and made executable by `mprotect` once it stands: no memory is ever both. Shared memory and
+        // growing stacks are not needed, and the limit on data does not count them.
+        (
+            libc::SYS_mmap,
+            vec![both(
+                condition(2, SeccompCmpOp::MaskedEq(EXEC), 0)?,
+                condition(3, SeccompCmpOp::MaskedEq(UNCOUNTED), 0)?,
+            )?],
+        ),
         (
             libc::SYS_mprotect,
             vec![rule(2, SeccompCmpOp::MaskedEq(EXEC), 0)?, rule(2, SeccompCmpOp::MaskedEq(WRITE), 0)?],
@@ -171,10 +180,16 @@ fn program(rules: Rules, otherwise: SeccompAction, listed: SeccompAction) -> Res
 }
 
 fn rule(argument: u8, compare: SeccompCmpOp, value: u64) -> Result<SeccompRule, ConfineError> {
+    SeccompRule::new(vec![condition(argument, compare, value)?]).map_err(refused)
+}
+
+fn both(one: SeccompCondition, other: SeccompCondition) -> Result<SeccompRule, ConfineError> {
+    SeccompRule::new(vec![one, other]).map_err(refused)
+}
+
+fn condition(argument: u8, compare: SeccompCmpOp, value: u64) -> Result<SeccompCondition, ConfineError> {
     // What is judged stands in the lower half of each of these arguments.
-    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, compare, value)
-        .and_then(|condition| SeccompRule::new(vec![condition]))
-        .map_err(refused)
+    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, compare, value).map_err(refused)
 }
 
 fn one_of(argument: u8, values: &[libc::c_int]) -> Result<Vec<SeccompRule>, ConfineError> {

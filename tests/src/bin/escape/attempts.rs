@@ -284,6 +284,10 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
             (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE);
         call(libc::SYS_mmap, &[0, MEMORY_BYTES, i64::from(rights), i64::from(kind), -1, 0]).map(drop)
     }),
+    bare("maps shared memory, which its limit does not count", |_, _| mapped(libc::MAP_SHARED | libc::MAP_ANONYMOUS)),
+    bare("maps a growing stack, which its limit does not count", |_, _| {
+        mapped(libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_GROWSDOWN)
+    }),
     bare("makes memory executable", |_, _| {
         let kind = i64::from(libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
         call_or(libc::SYS_mmap, &[0, 4096, EXECUTABLE, kind, -1, 0], &[0, 4096, EXECUTABLE, 0, -1, 0]).map(drop)
@@ -313,6 +317,14 @@ const SESSION_KEYRING: i64 = libc::KEY_SPEC_SESSION_KEYRING as i64;
 const PROCESS_KEYRING: i64 = libc::KEY_SPEC_PROCESS_KEYRING as i64;
 
 const EXECUTABLE: i64 = (libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC) as i64;
+
+/// A page of a kind of memory.
+fn mapped(kind: libc::c_int) -> Result<(), Stopped> {
+    let rights = i64::from(libc::PROT_READ | libc::PROT_WRITE);
+    // Of no length: a kernel that came so far would say that.
+    let otherwise = [0, 0, rights, i64::from(kind), -1, 0];
+    call_or(libc::SYS_mmap, &[0, 4096, rights, i64::from(kind), -1, 0], &otherwise).map(drop)
+}
 
 /// A page of memory.
 fn page(_: &Stage) -> Result<i64, Stopped> {

@@ -71,6 +71,8 @@ const STOPPED_BY: &[(&str, &str)] = &[
     ("gives the machine the name that it has", "seccomp"),
     ("becomes another user", "seccomp"),
     ("asks for more memory than its limit", "rlimit"),
+    ("maps shared memory, which its limit does not count", "seccomp"),
+    ("maps a growing stack, which its limit does not count", "seccomp"),
     ("makes memory executable", "seccomp"),
     ("makes its memory executable", "seccomp"),
     ("raises its memory limit", "no capabilities"),

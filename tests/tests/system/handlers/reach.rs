@@ -184,9 +184,12 @@ fn a_handler_that_waits_for_a_pipe_that_nobody_writes_is_cut_and_its_next_call_r
     let name = named("reads");
     kitchen.granted(&name);
     assert_eq!(word(&kitchen.call(&name, json!({ "path": "lamp" })).value(), "lamp"), 40);
-    let outcome = kitchen.call(&name, json!({ "path": "pipe" }));
-    is(&outcome, Timeout, "");
-    kitchen.goes_on("a pipe");
+    // More often than a process has threads for files: one that keeps a stuck thread would have none left.
+    for _ in 0..5 {
+        let outcome = kitchen.call(&name, json!({ "path": "pipe" }));
+        is(&outcome, Timeout, "");
+        kitchen.goes_on("a pipe");
+    }
     until("it serves again", || (kitchen.call(&name, json!({ "path": "lamp" })).word() == "ok").then_some(()));
 }
 
