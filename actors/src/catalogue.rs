@@ -233,6 +233,7 @@ impl Catalogue {
         let mut own = Vec::new();
         for one in wanted {
             let name = one.declaration.name.clone();
+            let seal = one.custom.as_ref().map(|custom| custom.seal);
             let file = one.custom.as_ref().map_or_else(|| name.to_string(), |custom| custom.about.file.clone());
             let taken = match before.capabilities.get(&name).filter(|served| still(served, &one)) {
                 _ if capabilities.contains_key(&name) => {
@@ -243,7 +244,7 @@ impl Catalogue {
             };
             match taken.and_then(|one| fit(&mut room, one)) {
                 Ok(one) => drop(capabilities.insert(name, one)),
-                Err(why) => own.push(RefusedHandler { file, name: Some(name), why }),
+                Err(why) => own.push(RefusedHandler { file, name: Some(name), why, seal }),
             }
         }
         let handlers = capabilities.iter().filter(|(_, one)| one.custom.is_some());
@@ -317,7 +318,8 @@ async fn follow_through(inner: Arc<Inner>, now: FolderNow) -> Vec<RefusedHandler
     let (before, durable) = (catalogue.now(), inner.snapshot().durable);
     let (offer, own) = catalogue.draft(&before, now, &durable.folder.known);
     if offer.same_as(&before) {
-        return own;
+        // Told when it came.
+        return Vec::new();
     }
     let offer = Arc::new(offer);
     catalogue.offer.store(Arc::clone(&offer));

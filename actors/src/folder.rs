@@ -60,6 +60,8 @@ pub struct RefusedHandler {
     pub name: Option<CapabilityName>,
     /// Why, in a sentence.
     pub why: String,
+    /// Its content, if it could be read: what is refused for the moment keeps the grant of exactly that content.
+    pub seal: Option<Seal>,
 }
 
 impl House {

@@ -11,6 +11,7 @@ use config::digest::Digest;
 use wire::text::visible;
 use wire::{CapabilityName, GrantName};
 
+use crate::RefusedHandler;
 use crate::catalogue::{Folder, Offer};
 use crate::store::{Durable, Seal, Withdrawn, WithdrawnBy};
 
@@ -89,8 +90,11 @@ fn withdraw(durable: &mut Durable, offer: &Offer, folder: &Folder, now_ms: u64, 
         }
         let serves = offer.capabilities.get(&name);
         let coming = folder.pending.get(&name);
+        // Refused though no byte changed (a folder of its reach is not there yet): it does not run, and keeps its grant.
+        let held_back = |refused: &RefusedHandler| refused.name.as_ref() == Some(&name) && refused.seal == row.seal;
         let holds = serves.is_some_and(|one| one.seal() == row.seal.as_ref())
-            || coming.is_some_and(|seal| Some(seal) == row.seal.as_ref());
+            || coming.is_some_and(|seal| Some(seal) == row.seal.as_ref())
+            || (row.seal.is_some() && folder.refused.iter().any(held_back));
         if !holds {
             let now = serves.and_then(|one| one.seal()).or(coming);
             let refused = folder.refused.iter().any(|refused| refused.name.as_ref() == Some(&name));
@@ -134,7 +138,7 @@ pub(crate) fn changed(offer: &Offer, name: &CapabilityName, durable: &Durable) -
     } else if folder.pending.contains_key(name) {
         Some(format!("{what} since you granted it, so it is off; once it is ready: latchkeyd grant {name}"))
     } else if folder.refused.iter().any(|refused| refused.name.as_ref() == Some(name)) {
-        Some(format!("{what} since you granted it, and is refused now; see why: latchkeyd handlers"))
+        Some("its file is refused now, so it is off; see why: latchkeyd handlers".to_owned())
     } else {
         None
     }

@@ -91,8 +91,6 @@ fn step(before: &Settings, wanted: &Settings) -> (Settings, Reloaded) {
         ("sign.led", before.sign.led != wanted.sign.led),
         ("handlers.folder", before.handlers.folder != wanted.handlers.folder),
         ("handlers.accept_weak_sandbox", before.handlers.accept_weak_sandbox != wanted.handlers.accept_weak_sandbox),
-        ("handlers.folder", before.handlers.folder != wanted.handlers.folder),
-        ("handlers.accept_weak_sandbox", before.handlers.accept_weak_sandbox != wanted.handlers.accept_weak_sandbox),
         ("log.filter", before.log.filter != wanted.log.filter),
         ("log.format", before.log.format != wanted.log.format),
     ];

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use wire::CapabilityName;
+use wire::text::visible;
 
 use super::failed;
 use crate::catalogue::{Installation, Offer};
@@ -108,15 +109,15 @@ impl HandlerLine {
 /// What a handler logged last.
 pub(super) fn log(inner: &Inner, name: &str) -> Reply {
     let offer = inner.catalogue.now();
-    match offer.find(name) {
-        Ok(one) => match &one.custom {
-            Some(custom) => Reply::HandlerLog { name: name.to_owned(), lines: custom.log.lines() },
-            None => {
-                let known = offer.handlers().map(|(name, _, _)| name.as_str()).collect();
-                let message = format!("{name} is no handler of yours; {}", among(name, known));
-                failed(FailCode::NotFound, message)
-            }
-        },
-        Err(failure) => failure.into(),
+    let found = offer.find(name).map(|one| one.custom.as_ref());
+    match found {
+        Ok(Some(custom)) => Reply::HandlerLog { name: name.to_owned(), lines: custom.log.lines() },
+        Err(failure) if failure.code != FailCode::NotFound => failure.into(),
+        // Not there, or one of the device's own: only handlers are proposed.
+        Ok(None) | Err(_) => {
+            let known = offer.handlers().map(|(name, _, _)| name.as_str()).collect();
+            let message = format!("{} is no handler of yours; {}", visible(name), among(name, known));
+            failed(FailCode::NotFound, message)
+        }
     }
 }

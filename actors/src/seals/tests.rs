@@ -20,7 +20,8 @@ fn pending(handlers: &[(&str, Seal)]) -> Folder {
 }
 
 fn refusing(why: &str) -> Folder {
-    let refused = RefusedHandler { file: format!("{LAMP}.wasm"), name: Some(name(LAMP)), why: why.to_owned() };
+    let refused =
+        RefusedHandler { file: format!("{LAMP}.wasm"), name: Some(name(LAMP)), why: why.to_owned(), seal: None };
     Folder { refused: vec![refused], ..pending(&[]) }
 }
 
@@ -62,6 +63,13 @@ fn a_grant_ends_with_its_content_and_it_is_known_what_changed() {
     check(Some(with), lamp(seal("b", Some("n"))), Some(WithdrawnBy::Both));
     check(Some(old), Some(pending(&[("custom.acme.bell", old)])), Some(WithdrawnBy::Removed));
     check(Some(old), Some(refusing("odd")), Some(WithdrawnBy::Refused));
+    let held_back = |seal| {
+        let mut folder = refusing("its reach is not there yet");
+        folder.refused[0].seal = Some(seal);
+        Some(folder)
+    };
+    check(Some(old), held_back(old), None);
+    check(Some(old), held_back(seal("b", None)), Some(WithdrawnBy::Refused));
     check(None, lamp(old), Some(WithdrawnBy::File));
 }
 
@@ -105,6 +113,7 @@ fn rubbish_fills_neither_the_journal_nor_the_state() {
         file: format!("{}{number}", "é".repeat(300)),
         name: None,
         why: "odd".to_owned(),
+        seal: None,
     };
     let folder = || Folder { refused: (0..REFUSED_MAX * 2).map(file).collect(), ..pending(&[]) };
     let told = follow(&mut durable, &offer(Some(folder())), 7).records;
@@ -130,5 +139,5 @@ fn the_keeper_is_told_what_changed_and_what_to_do() {
     assert_eq!(waiting_unseen(&durable), [format!("{said}to grant it again: latchkeyd grant {LAMP}")]);
     assert_eq!(waiting(&offer(Some(pending(&[]))), &durable), [""; 0], "what is gone waits for nobody");
     let refused = waiting(&offer(Some(refusing("odd"))), &durable);
-    assert!(refused[0].ends_with("and is refused now; see why: latchkeyd handlers"), "{refused:?}");
+    assert!(refused[0].ends_with("its file is refused now, so it is off; see why: latchkeyd handlers"), "{refused:?}");
 }

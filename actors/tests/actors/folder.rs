@@ -60,8 +60,12 @@ fn with(files: &[&File]) -> FolderNow {
 }
 
 fn refusing(name: &str, why: &str) -> FolderNow {
-    let refused =
-        RefusedHandler { file: format!("{name}.wasm"), name: Some(name.parse().unwrap()), why: why.to_owned() };
+    let refused = RefusedHandler {
+        file: format!("{name}.wasm"),
+        name: Some(name.parse().unwrap()),
+        why: why.to_owned(),
+        seal: None,
+    };
     FolderNow { refused: vec![refused], ..FolderNow::default() }
 }
 
@@ -296,6 +300,7 @@ async fn the_log_of_a_handler_is_its_own() {
     assert!(matches!(log(GONG).await, Reply::HandlerLog { lines, .. } if lines.is_empty()));
     refused(log("custom.acme.bel").await, FailCode::NotFound, "did you mean custom.acme.bell?");
     refused(log("display.text").await, FailCode::NotFound, "is no handler of yours");
+    refused(log("xyz").await, FailCode::NotFound, "there are: custom.acme.bell, custom.acme.gong");
     rig.down().await;
 }
 

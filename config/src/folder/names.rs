@@ -43,7 +43,7 @@ impl Role {
 }
 
 /// Whether a name says that its file is not meant to be seen yet.
-pub(super) fn passed_over(name: &OsStr) -> bool {
+pub fn passed_over(name: &OsStr) -> bool {
     let bytes = name.as_bytes();
     bytes.starts_with(b".") || UNFINISHED.iter().any(|end| bytes.ends_with(end))
 }

@@ -236,7 +236,7 @@ pub enum Order {
     #[command(
         subcommand,
         after_help = "From nothing to a handler that runs:\n  latchkeyd handler new acme.lamp --lang wat\n  \
-        latchkeyd handler run custom.acme.lamp/custom.acme.lamp.wat\n  \
+        latchkeyd handler run custom.acme.lamp/custom.acme.lamp.wat level=40\n  \
         latchkeyd handler check custom.acme.lamp/custom.acme.lamp.wat"
     )]
     Handler(HandlerOrder),

@@ -1,10 +1,10 @@
 //! `handler new`, `check`, `run`, `pack`, `wrap`: for those who write handlers, without a running device.
 //!
 //! Judges and runs a file by the very steps of the folder service ([`Candidate`]), with a workshop of its own whose folder for native
-//! code goes with the command. Writes only where it was told to, and never over a file that it did not read.
+//! code goes with the command. Writes only where it was told to, and over nothing but the file that it read or an older build.
 
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -58,7 +58,7 @@ pub(super) fn perform(cli: &Cli, order: &HandlerOrder, world: &mut World) -> Res
             } else {
                 let style = style(cli, world);
                 if let Ok(result) = &ran.ended {
-                    world.print_json(&Value::from(result.clone()));
+                    world.print_json_of_others(&Value::from(result.clone()));
                 }
                 world.print_aside(ran.to_text(&style));
             }
@@ -107,6 +107,7 @@ fn pack(file: &Path, descriptor: &Path, out: Option<&Path>, world: &mut World) -
         None if is_text(file) => file.with_extension("wasm"),
         None => file.to_owned(),
     };
+    fresh(&out, file)?;
     write(&out, &packed)?;
     world.print(format!("Wrote {}, with its description.", visible(&out.display().to_string())));
     Ok(())
@@ -119,6 +120,7 @@ fn wrap(file: &Path, out: Option<&Path>, world: &mut World) -> Result<(), Proble
     if out == file {
         return Err(Problem::failed(format!("{} would be overwritten; name another file with -o", file.display())));
     }
+    fresh(&out, file)?;
     write(&out, &component)?;
     let shown = visible(&out.display().to_string());
     world.print(format!(
@@ -148,6 +150,19 @@ fn read(file: &Path, bytes_max: u64) -> Result<Vec<u8>, Problem> {
 }
 
 /// The file appears whole or not at all: a device may be looking at its folder.
+/// Nothing but what an earlier run may have made is replaced: the file that was read, or WebAssembly.
+fn fresh(out: &Path, read: &Path) -> Result<(), Problem> {
+    const MAGIC: &[u8; 4] = b"\0asm";
+    let is_wasm = || {
+        let mut head = [0; MAGIC.len()];
+        File::open(out).and_then(|mut file| file.read_exact(&mut head)).is_ok() && head == *MAGIC
+    };
+    if out == read || out.symlink_metadata().is_err() || is_wasm() {
+        return Ok(());
+    }
+    Err(Problem::failed(format!("{} is there already; nothing was written", out.display())))
+}
+
 fn write(file: &Path, bytes: &[u8]) -> Result<(), Problem> {
     let folder = file.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
     let mode = fs::Permissions::from_mode(FILE_MODE);

@@ -61,9 +61,9 @@ fn log(desk: &mut Desk<'_>, name: &str, output: Output) -> Result<(), Problem> {
         return Err(Problem::unfit());
     };
     if output.json {
-        desk.world.print_json(&lines);
+        desk.world.print_json(&serde_json::json!({ "name": name, "lines": lines }));
     } else if lines.is_empty() {
-        desk.world.print(format!("{} has logged nothing since it is in service.", visible(name)));
+        desk.world.print(format!("{} has logged nothing since it came into service.", visible(name)));
     } else {
         let text: String = lines.iter().map(|line| log_line(&desk.style, line)).collect();
         desk.world.print(text);

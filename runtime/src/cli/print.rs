@@ -132,8 +132,8 @@ fn handlers(status: &Status) -> Option<String> {
     if installed == 0 && waiting == 0 {
         return None;
     }
-    let changed = if waiting == 0 { String::new() } else { format!(", {waiting} changed and off") };
-    Some(if status.running { format!("{installed} in service{changed}") } else { format!("{waiting} changed and off") })
+    let changed = if waiting == 0 { String::new() } else { format!(", {waiting} waiting for you") };
+    Some(if status.running { format!("{installed} in service{changed}") } else { format!("{waiting} waiting for you") })
 }
 
 fn custom(node: &Node) -> usize {

@@ -5,6 +5,7 @@ use std::io::{BufRead, Write};
 
 use config::{Flags, Places};
 use jiff::tz::TimeZone;
+use wire::text::visible;
 
 use super::args::Cli;
 use super::problem::Problem;
@@ -74,6 +75,15 @@ impl World {
     pub fn print_json(&mut self, value: &impl serde::Serialize) {
         if let Ok(text) = serde_json::to_string_pretty(value) {
             self.print(text);
+        }
+    }
+
+    /// The same of a document that somebody else wrote: at a terminal, what could steer it is escaped.
+    pub fn print_json_of_others(&mut self, value: &impl serde::Serialize) {
+        match serde_json::to_string_pretty(value) {
+            Ok(text) if self.terminal => self.print(text.lines().map(visible).collect::<Vec<_>>().join("\n")),
+            Ok(text) => self.print(text),
+            Err(_) => {}
         }
     }
 }

@@ -16,8 +16,9 @@ pub(crate) const QUIET: Duration = Duration::from_millis(200);
 /// only keeps the file open must not hold up the others.
 pub(crate) const WRITER_SILENT_MAX: Duration = Duration::from_secs(30);
 
-/// Looked at all the same after so long: whoever writes for ever must not keep a handler in service that is not on disk any more.
-pub(crate) const UNQUIET_MAX: Duration = Duration::from_secs(600);
+/// Looked at all the same after so long, as often as nobody writes: whoever writes for ever must not keep a handler in service that is
+/// not on disk any more.
+pub(crate) const UNQUIET_MAX: Duration = Duration::from_secs(60);
 
 /// Files written at once that are remembered; beyond that quiet alone decides.
 const WRITERS_MAX: usize = 256;
@@ -118,9 +119,9 @@ mod tests {
     }
 
     #[test]
-    fn whoever_writes_for_ever_holds_up_no_look_for_longer_than_ten_minutes() {
-        let words: Vec<_> = (0..700).map(|second| (second * 1000, Word::Writing(file("a")))).collect();
-        check(&words, Some(600_000));
+    fn whoever_writes_for_ever_holds_up_no_look_for_longer_than_a_minute() {
+        let words: Vec<_> = (0..70).map(|second| (second * 1000, Word::Writing(file("a")))).collect();
+        check(&words, Some(60_000));
     }
 
     #[test]

@@ -128,6 +128,7 @@ impl Shelf {
                     file: file_name(&entry.file),
                     name: Some(name.clone()),
                     why: why.clone(),
+                    seal: Some(seal(&entry.file)),
                 }),
             }
         }
@@ -138,7 +139,7 @@ impl Shelf {
 
 fn refused(file: RefusedFile) -> RefusedHandler {
     let RefusedFile { file, name, why } = file;
-    RefusedHandler { file, name, why }
+    RefusedHandler { file, name, why, seal: None }
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use config::folder::passed_over;
 use notify::event::{AccessKind, AccessMode, CreateKind, ModifyKind, RenameMode};
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::mpsc;
@@ -111,6 +112,8 @@ fn understood(folder: &Path, event: Event) -> Vec<Word> {
     }
     let kind = event.kind;
     let ours = event.paths.into_iter().filter(|path| path.starts_with(folder) || folder.starts_with(path));
+    // What a look passes over is nobody's wait.
+    let ours = ours.filter(|path| path.parent() != Some(folder) || !path.file_name().is_some_and(passed_over));
     ours.filter_map(|path| word(kind, path)).collect()
 }
 

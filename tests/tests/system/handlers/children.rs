@@ -9,7 +9,7 @@ use latchkey_tests::process::Process;
 use latchkey_tests::{timed, until};
 use rustix::process::Signal;
 use serde_json::json;
-use wire::ErrorCode::{Failed, Timeout};
+use wire::ErrorCode::{Busy, Failed, Timeout};
 
 use super::{Kitchen, NEIGHBOUR, WORD, is, named};
 
@@ -90,8 +90,9 @@ fn a_child_that_is_killed_or_stopped_harms_its_own_calls_alone() {
     let again = kitchen.calling(&name, json!({ "word": "fourth" }));
     child.signal(Signal::KILL);
     let outcome = running.join().unwrap();
-    if outcome.0.is_err() {
-        is(&outcome, Failed, "");
+    // The fourth may have come first, and have taken the process with it.
+    if let Err(refusal) = &outcome.0 {
+        assert!(matches!(refusal.error, Failed | Busy), "{refusal}");
     }
     drop(again.join().unwrap());
     kitchen.goes_on("a killed child");
