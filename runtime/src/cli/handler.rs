@@ -149,11 +149,14 @@ fn read(file: &Path, bytes_max: u64) -> Result<Vec<u8>, Problem> {
     Ok(bytes)
 }
 
-/// The file appears whole or not at all: a device may be looking at its folder.
 /// Nothing but what an earlier run may have made is replaced: the file that was read, or WebAssembly.
 fn fresh(out: &Path, read: &Path) -> Result<(), Problem> {
     const MAGIC: &[u8; 4] = b"\0asm";
     let is_wasm = || {
+        // Not opened unless it is a file: a pipe would hold us up.
+        if !out.symlink_metadata().is_ok_and(|found| found.is_file()) {
+            return false;
+        }
         let mut head = [0; MAGIC.len()];
         File::open(out).and_then(|mut file| file.read_exact(&mut head)).is_ok() && head == *MAGIC
     };
@@ -163,6 +166,7 @@ fn fresh(out: &Path, read: &Path) -> Result<(), Problem> {
     Err(Problem::failed(format!("{} is there already; nothing was written", out.display())))
 }
 
+/// The file appears whole or not at all: a device may be looking at its folder.
 fn write(file: &Path, bytes: &[u8]) -> Result<(), Problem> {
     let folder = file.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
     let mode = fs::Permissions::from_mode(FILE_MODE);

@@ -139,6 +139,24 @@ fn without_a_server_in_reach_no_request_reaches_the_parent() {
     assert_eq!(said(&talk.call(GET, AMPLE_MS).ended), DENIED);
 }
 
+/// Headers that a guest makes lie in our memory and not in its own.
+#[test]
+fn what_a_guest_makes_us_hold_has_an_end() {
+    let begin = "(local.set $request (call $request (call $fields)))";
+    let holding = |count: u32| {
+        let hold = "(drop (call $fields)) (br_if $more (local.tee $left (i32.sub (local.get $left) (i32.const 1))))";
+        text("http_get").replacen("(local $request i32)", "(local $left i32) (local $request i32)", 1).replacen(
+            begin,
+            &format!("(local.set $left (i32.const {count})) (loop $more {hold}) {begin}"),
+            1,
+        )
+    };
+    let held = |count| Talk::load(&holding(count), &Terms::default()).call(GET, AMPLE_MS).ended;
+    assert_eq!(said(&held(500)), DENIED);
+    let ended = held(2_000);
+    assert!(matches!(ended, super::Ended::Trapped(_)), "{ended:?}");
+}
+
 #[test]
 fn a_call_sends_at_most_16_requests() {
     // Sends as many as the first digit pair says, and answers as the last was answered.
