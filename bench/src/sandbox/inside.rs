@@ -92,12 +92,13 @@ impl Inside {
         Ok(self.declaration.bounds.check(wire::json::parse(ARGUMENTS)?)?)
     }
 
-    /// Times of first calls, each in a process of its own.
-    pub(crate) async fn cold(&self, starts: usize) -> anyhow::Result<Vec<Duration>> {
+    /// Times of first calls, each in a workshop and a process of its own, over native code that is in the cache.
+    pub(crate) async fn cold(latchkeyd: &Path, folder: &Path, starts: usize) -> anyhow::Result<Vec<Duration>> {
         let mut times = Vec::new();
         for _ in 0..starts {
-            self.workshop.drain().await;
-            times.extend(self.calls(&self.handler(), 1).await?);
+            let fresh = Self::new(latchkeyd, folder).await?;
+            times.extend(fresh.calls(&fresh.handler(), 1).await?);
+            fresh.workshop.drain().await;
         }
         Ok(times)
     }
