@@ -34,8 +34,10 @@ cc|build|compiles the database and the cryptography, which are C inside|gcc libc
 libc_headers|build|the C library and the kernel interface of cameras|libc6-dev|glibc-devel kernel-headers|glibc linux-api-headers|glibc-devel linux-glibc-devel
 pkg-config|build|finds system libraries for the build|pkg-config|pkgconf-pkg-config|pkgconf|pkg-config
 libclang|build|reads the camera interface of the kernel for the build|?|clang-libs|clang|libclang13
+alsa|build|the interface of sound cards, for the build|libasound2-dev|alsa-lib-devel|alsa-lib|alsa-devel
 chromium|test|a real browser looks at the device page|chromium|chromium|chromium|chromium
 chromedriver|test|drives that browser|chromium-driver|chromedriver|chromium|chromedriver
+espeak-ng|test|the voice of speaker.say|espeak-ng|espeak-ng|espeak-ng|espeak-ng
 letters|test|letters for the browser|fonts-dejavu-core|dejavu-sans-fonts|ttf-dejavu|dejavu-fonts
 emoji|test|emoji for the browser|fonts-noto-color-emoji|google-noto-color-emoji-fonts|noto-fonts-emoji|google-noto-coloremoji-fonts
 qemu-system-x86_64|test|the virtual machine with a camera and an LED|qemu-system-x86|qemu-system-x86-core|qemu-system-x86|qemu-x86
@@ -52,6 +54,7 @@ present() { # present NAME
   case $1 in
     libc_headers) has_libc_headers ;;
     libclang) has_libclang ;;
+    alsa) pkg-config --exists alsa 2>/dev/null ;;
     chromium) has_chromium ;;
     letters) has_letters ;;
     emoji) has_emoji ;;
