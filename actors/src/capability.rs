@@ -199,7 +199,7 @@ struct Begun {
 /// One call from its start to the last trace of its work.
 async fn perform(parts: CapabilityParts, work: Work, run: Begun, actor: ActorRef<Perform>) {
     let Begun { permit, arguments, agent, lit, cancelled, slot, reply } = run;
-    let timeout = parts.installed.declaration.timeout;
+    let timeout = parts.installed.declaration.timeout_of(&arguments);
     let sign_lost = lit.as_ref().map(Lit::lost);
     let stop = CancellationToken::new();
     let call = Call { arguments, stop: stop.clone(), clock: Arc::clone(&parts.clock), agent };

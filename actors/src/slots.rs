@@ -53,12 +53,12 @@ impl Slots {
         Self::new(1, 0)
     }
 
-    /// The places of a capability that does not capture.
+    /// The places of a capability that does not capture. Nobody waits for the speaker: what was to be said would come too late.
     pub(crate) fn of(declaration: &Declaration) -> Self {
-        if declaration.name.as_str() == "device.health" {
-            Self::new(HEALTH_AT_ONCE, 0)
-        } else {
-            Self::new(1, QUEUE_MAX)
+        match declaration.name.as_str() {
+            "device.health" => Self::new(HEALTH_AT_ONCE, 0),
+            "speaker.say" => Self::new(1, 0),
+            _ => Self::new(1, QUEUE_MAX),
         }
     }
 

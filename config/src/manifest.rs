@@ -186,6 +186,7 @@ impl Manifest {
             grant: Some(name.grant()),
             captures: self.captures,
             timeout: self.timeout,
+            asked_time: None,
         }
         .within_limits()
         .map_err(ManifestError::Declaration)

@@ -1,4 +1,4 @@
-//! How a capability does its work: health, camera, display, the in-use sign.
+//! How a capability does its work: health, camera, sound, display, the in-use sign.
 //!
 //! Owns the ports that others implement ([`Screen`], [`SignBackend`], [`Census`], [`Clock`], [`Chance`]) and the hardware behind the
 //! built-in capabilities. Called by the capability actors alone. Knows nothing of owners, grants, receipts, or how to reach a network.
@@ -11,6 +11,7 @@ pub mod health;
 mod jpeg;
 pub mod screen;
 pub mod sign;
+pub mod sound;
 pub mod wasm;
 
 pub use camera::{Camera, CameraChoice, CameraTrouble, CaptureLimits, SimulatedCamera};
@@ -21,3 +22,4 @@ pub use handler::{Call, CaptureHandler, Fault, Handler};
 pub use health::{Census, Health, HealthParts};
 pub use screen::{Content, ImageType, Screen, Shown};
 pub use sign::{LedSign, Lit, ON_MIN, Sign, SignBackend, SignFault, SignState, SignTrouble, SimulatedSign};
+pub use sound::{Pcm, Playback, Recording, RecordingStream, SoundFault};

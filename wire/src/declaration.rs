@@ -12,7 +12,7 @@ use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 use serde_json::json;
 
-use crate::bounds::{Bounds, DESCRIPTION_BYTES_MAX, DeclarationError};
+use crate::bounds::{Arguments, Bounds, DESCRIPTION_BYTES_MAX, DeclarationError};
 use crate::json::{MemberError, Members, Object, Value};
 use crate::keys::PublicKey;
 use crate::text::{Agent, CapabilityName, GrantName, TextError, serde_as_text};
@@ -25,6 +25,10 @@ pub const DECLARATIONS_BYTES_MAX: usize = 1024 * 1024;
 pub const CUSTOM_TIMEOUT_MAX: Duration = Duration::from_secs(60);
 /// Longest text that `display.text` shows: what fits a screen several times.
 pub const DISPLAY_TEXT_BYTES_MAX: usize = 4_096;
+/// Longest sound that `microphone.listen` takes: with base64 it fits a result, and a room is not listened to for longer by one call.
+pub const LISTEN_SECONDS_MAX: u64 = 15;
+/// What `microphone.listen` may take beyond the seconds asked for: opening the card, and its first sound.
+const LISTEN_MARGIN: Duration = Duration::from_secs(5);
 /// Largest picture that `display.image` takes, decoded: with base64 it fits a request body.
 pub const DISPLAY_IMAGE_BYTES_MAX: usize = 262_144;
 
@@ -98,6 +102,15 @@ words! {
     }
 }
 
+/// A time-out that follows from an argument: so many seconds as it says, and so much more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AskedTime {
+    /// The integer argument that says how many seconds the work itself lasts.
+    pub seconds: &'static str,
+    /// What comes on top.
+    pub margin: Duration,
+}
+
 /// What a capability is: its name, what it takes, what it does, what stands before it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Declaration {
@@ -115,11 +128,24 @@ pub struct Declaration {
     pub grant: Option<GrantName>,
     /// Whether it captures, and so needs a working sign.
     pub captures: bool,
-    /// When its work is cut off.
+    /// When its work is cut off at the latest.
     pub timeout: Duration,
+    /// How the time-out of one call follows from its arguments; `None` where every call has `timeout`. A registration carries
+    /// `timeout` alone.
+    pub asked_time: Option<AskedTime>,
 }
 
 impl Declaration {
+    /// When the work of a call with these arguments is cut off: never later than `timeout`.
+    #[must_use]
+    pub fn timeout_of(&self, arguments: &Arguments) -> Duration {
+        let asked = self.asked_time.and_then(|asked| {
+            let seconds = u64::try_from(arguments.integer(asked.seconds)?).ok()?;
+            Some(Duration::from_secs(seconds).saturating_add(asked.margin))
+        });
+        asked.map_or(self.timeout, |asked| asked.min(self.timeout))
+    }
+
     /// `device.health`: ownership alone, at any time.
     #[must_use]
     pub fn device_health() -> Self {
@@ -138,6 +164,28 @@ impl Declaration {
             effect: Effect::Read,
             captures: true,
             ..Self::built_in("camera.snapshot", "One picture from the camera, as JPEG", Bounds::none(), 10)
+        }
+    }
+
+    /// `microphone.listen`: so many seconds of sound.
+    #[must_use]
+    pub fn microphone_listen() -> Self {
+        let bounds = built_in_bounds(json!({
+            "type": "object",
+            "properties": {
+                "seconds": {
+                    "type": "integer", "minimum": 1, "maximum": LISTEN_SECONDS_MAX, "description": "how long to listen",
+                },
+            },
+            "required": ["seconds"],
+            "additionalProperties": false,
+        }));
+        let longest_s = LISTEN_SECONDS_MAX + LISTEN_MARGIN.as_secs();
+        Self {
+            effect: Effect::Read,
+            captures: true,
+            asked_time: Some(AskedTime { seconds: "seconds", margin: LISTEN_MARGIN }),
+            ..Self::built_in("microphone.listen", "Sound from the microphone, as WAV", bounds, longest_s)
         }
     }
 
@@ -189,6 +237,7 @@ impl Declaration {
             activation: Activation::Active,
             captures: false,
             timeout: Duration::from_secs(timeout_s),
+            asked_time: None,
         }
     }
 
@@ -273,6 +322,7 @@ impl Offered {
             grant: grant.as_ref().map(|grant| grant.name.clone()),
             captures: members.boolean("captures").map_err(member)?,
             timeout: Duration::from_millis(members.integer("timeout_ms").map_err(member)?),
+            asked_time: None,
         };
         Ok(Self {
             declaration: declaration.within_limits()?,

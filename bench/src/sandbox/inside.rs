@@ -65,6 +65,7 @@ impl Inside {
             grant: Some(drop.name.grant()),
             captures: false,
             timeout: Duration::from_secs(1),
+            asked_time: None,
         };
         let inside = Self { workshop, drop, declaration };
         inside.workshop.inspect(&inside.source()).await.map_err(|refused| anyhow::anyhow!("{}", refused.0))?;

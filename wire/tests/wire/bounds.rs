@@ -1,5 +1,7 @@
 //! Declared bounds, and arguments held against them.
 
+use std::time::Duration;
+
 use serde_json::json;
 use wire::bounds::{BOUNDS_BYTES_MAX, DESCRIPTION_BYTES_MAX, DeclarationError, Property};
 use wire::declaration::{DISPLAY_IMAGE_BYTES_MAX, DISPLAY_TEXT_BYTES_MAX, Declaration};
@@ -222,6 +224,15 @@ fn the_built_in_capabilities_are_declared_as_the_protocol_has_them() {
         (Declaration::device_health(), "device.health", None, Activation::Any, Effect::Read, false, 2),
         (Declaration::camera_snapshot(), "camera.snapshot", Some("camera"), Activation::Active, Effect::Read, true, 10),
         (
+            Declaration::microphone_listen(),
+            "microphone.listen",
+            Some("microphone"),
+            Activation::Active,
+            Effect::Read,
+            true,
+            20,
+        ),
+        (
             Declaration::display_text(),
             "display.text",
             Some("display.text"),
@@ -251,6 +262,15 @@ fn the_built_in_capabilities_are_declared_as_the_protocol_has_them() {
     let text =
         |bytes: usize| Declaration::display_text().bounds.check(object(json!({"text": "x".repeat(bytes)}))).is_ok();
     assert!(text(DISPLAY_TEXT_BYTES_MAX) && !text(DISPLAY_TEXT_BYTES_MAX + 1));
+    let listen = |arguments: Value| Declaration::microphone_listen().bounds.check(object(arguments));
+    for seconds in [1, 7, 15] {
+        let arguments = listen(json!({"seconds": seconds})).unwrap();
+        assert_eq!(Declaration::microphone_listen().timeout_of(&arguments), Duration::from_secs(seconds + 5));
+        assert_eq!(Declaration::camera_snapshot().timeout_of(&arguments), Duration::from_secs(10));
+    }
+    for refused in [json!({"seconds": 0}), json!({"seconds": 16}), json!({"seconds": 1.5}), json!({})] {
+        assert_eq!(listen(refused).unwrap_err().member, "seconds");
+    }
     let image = |bytes: usize| {
         let data = wire::text::base64_encode(&vec![0; bytes]);
         Declaration::display_image().bounds.check(object(json!({"mime": "image/png", "data": data}))).is_ok()
