@@ -1,7 +1,7 @@
 //! How a house starts and ends.
 //!
-//! Order of starting: store, state, journal, sign, capabilities, links, keeper; the house is grown once state and journal are
-//! at work, whatever the hardware does. It ends in the opposite order, the store last.
+//! Order of starting: store, state, journal, sign, capabilities, and once state and journal are at work, links and keeper; the
+//! house is grown then, whatever the hardware does. It ends in the opposite order, the store last.
 
 #![expect(clippy::disallowed_methods, reason = "the closer of the store is ended with it")]
 
@@ -10,7 +10,7 @@ use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use handlers::Fault;
-use ractor::Actor;
+use ractor::{Actor, ActorRef};
 use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -120,17 +120,25 @@ pub(crate) async fn grow(parts: Parts) -> Result<House, GrowError> {
         journal_child(&inner),
         sign_child(&inner),
         branch("capabilities", ground.clone(), capability_children(&inner, &ground), branches.capabilities),
+    ];
+    add(&root, children);
+    wait_for(&board, &["state", "journal"]).await?;
+    // Before the state was read the device seems to belong to nobody, and a link would turn its owner away.
+    let outward = vec![
         branch("links", ground.clone(), service_children(&parts.services, Group::Links, &house), branches.links),
         branch("keeper", ground, service_children(&parts.services, Group::Keeper, &house), branches.keeper),
     ];
-    for child in children {
-        drop(root.cast(Supervise::Add { child }));
-    }
-    wait_for(&board, &["state", "journal"]).await?;
+    add(&root, outward);
     write_leftovers(&inner).await;
     let offer = inner.catalogue.now();
     settle(&board, offer.capabilities.values().map(|one| one.post.path()), SETTLE_MAX).await;
     Ok(house)
+}
+
+fn add(root: &ActorRef<Supervise>, children: Vec<Child>) {
+    for child in children {
+        drop(root.cast(Supervise::Add { child }));
+    }
 }
 
 /// Waits until parts are at work; one that is given up, or takes too long, stops the start.

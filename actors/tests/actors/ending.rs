@@ -1,4 +1,5 @@
-//! How a house ends: no new work, time for what runs, services stopped before their ground, records closed, nothing left.
+//! How a house begins and ends: no service before the state is read; at the end no new work, time for what runs, services stopped before
+//! their ground, records closed, nothing left.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,7 +15,8 @@ use wire::ErrorCode;
 
 use crate::clients::{health, show, word};
 use crate::fakes::{Mood, PATIENCE, reaches};
-use crate::rig::{Rig, Setup};
+use crate::rig::{Fakes, Rig, Setup, open};
+use crate::trap::{Op, Plan, Trouble};
 
 /// A service that counts its lives and takes its time to end.
 struct Page {
@@ -48,6 +50,29 @@ impl Service for Serve {
         }
         .boxed()
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_service_starts_before_the_state_is_read_so_that_an_owner_is_not_turned_away() {
+    let page = Page::new(0);
+    let serve = || Arc::new(Serve(Arc::clone(&page))) as Arc<dyn Service>;
+    let services = vec![(Group::Links, "direct", serve()), (Group::Keeper, "page", serve())];
+    let outside = Arc::new(Fakes::new(Duration::from_secs(20)));
+    let plan = Plan::new(&outside.trace);
+    plan.set_times(Op::Durable, Trouble::Block, 1);
+    let growing = tokio::spawn({
+        let (vault, _) = open(None, &outside.clock).unwrap();
+        let (plan, setup) = (Arc::clone(&plan), Setup { services, ..Setup::default() });
+        Rig::grow_on(vault, Vec::new(), setup, outside, plan, 1, None)
+    });
+    reaches(&plan.befell, 1, "the state is being read").await;
+    let mut lives = page.lives.subscribe();
+    let early = tokio::time::timeout(Duration::from_millis(300), lives.wait_for(|lives| *lives > 0)).await.is_ok();
+    assert!(!early, "a link serves while nobody knows whose the device is");
+    plan.clear();
+    let rig = growing.await.unwrap().unwrap();
+    reaches(&page.lives, 2, "both serve once the state is read").await;
+    rig.down().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -66,7 +66,7 @@ pub(crate) struct Fakes {
 }
 
 impl Fakes {
-    fn new(text_timeout: Duration) -> Self {
+    pub(crate) fn new(text_timeout: Duration) -> Self {
         let trace = Arc::<Trace>::default();
         let fake = |declaration| Fake::new(declaration, &trace);
         let custom = |name: &str, base: Declaration| {
