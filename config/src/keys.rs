@@ -206,7 +206,7 @@ pub(crate) fn nearest_of<'a>(unknown: &str, paths: &[&'a str], tables: &[&'a str
 }
 
 /// The name that is most like `unknown`, as a whole or in its last part, if any is like enough.
-pub(crate) fn likeliest<'a>(unknown: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub fn likeliest<'a>(unknown: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let last = unknown.rsplit('.').next().unwrap_or(unknown);
     known
         .map(|path| (likeness(unknown, path).max(likeness(last, path.rsplit('.').next().unwrap_or(path)) * 0.9), path))

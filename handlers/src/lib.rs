@@ -12,6 +12,7 @@ mod jpeg;
 pub mod screen;
 pub mod sign;
 pub mod sound;
+pub mod trouble;
 pub mod wasm;
 
 pub use camera::{Camera, CameraChoice, CameraTrouble, CaptureLimits, SimulatedCamera};
@@ -23,3 +24,4 @@ pub use health::{Census, Health, HealthParts};
 pub use screen::{Content, ImageType, Screen, Shown};
 pub use sign::{LedSign, Lit, ON_MIN, Sign, SignBackend, SignFault, SignState, SignTrouble, SimulatedSign};
 pub use sound::{Pcm, Playback, Recording, RecordingStream, SoundFault};
+pub use trouble::{Planned, Span, Trouble, Troubles};

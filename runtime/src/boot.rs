@@ -22,14 +22,14 @@ use wire::Signer;
 use crate::announce::Terminal;
 use crate::cli::args::Cli;
 use crate::cli::print::Style;
-use crate::cli::{Problem, World, program};
+use crate::cli::{Ended, Problem, World, program};
 use crate::device::{Device, HandlersPlace, Options, Running};
 use crate::door::DoorLimits;
 use crate::keeper::SocketLimits;
 use crate::key;
 use crate::lock::StateLock;
 use crate::reload::Reread;
-use crate::simulate::Simulation;
+use crate::simulate::{Rehearsal, Simulation};
 
 /// Running work may go on for this long after SIGTERM; the longest built-in capability takes ten seconds.
 const DRAIN: Duration = Duration::from_secs(10);
@@ -56,11 +56,13 @@ impl Chance for SystemChance {
     }
 }
 
-/// Runs the device until it is told to stop.
+/// Runs the device until it is told to stop; with `simulate` on simulated parts, which have the troubles that its words name.
 ///
 /// # Errors
 /// One sentence, when the device cannot start.
-pub fn run(cli: &Cli, simulate: bool, mut world: World) -> Result<(), Problem> {
+pub fn run(cli: &Cli, simulate: Option<&[String]>, mut world: World) -> Result<(), Problem> {
+    let rehearsal = simulate.map(Rehearsal::parse).transpose();
+    let rehearsal = rehearsal.map_err(|error| Problem::new(Ended::Usage, error.to_string()))?;
     let places = world.places(cli)?;
     let settings = Settings::load(&places, &cli.sets, world.variables()).map_err(|error| of(&error))?;
     log(&settings, &world)?;
@@ -77,9 +79,11 @@ pub fn run(cli: &Cli, simulate: bool, mut world: World) -> Result<(), Problem> {
     let style = Style { zone: world.zone.clone(), colour: world.colour, program: program(cli, &world) };
     let out = std::mem::replace(&mut world.out, Box::new(std::io::sink()));
     let terminal = Terminal::new(out, Arc::clone(&clock), style).map_err(|error| of(&error))?;
-    let simulation = simulate.then(|| {
-        let terminal = terminal.clone();
-        Simulation::new(move |line| terminal.say(line))
+    let simulation = rehearsal.map(|rehearsal| {
+        let told = terminal.clone();
+        let simulation = Simulation::new(move |line| told.say(line));
+        simulation.rehearse(&rehearsal);
+        simulation
     });
     let handlers = HandlersPlace::of(&places, &settings);
     let sets = cli.sets.clone();

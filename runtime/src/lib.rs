@@ -27,4 +27,4 @@ pub use door::DoorLimits;
 pub use keeper::SocketLimits;
 pub use outbound::Ways;
 pub use reload::Reread;
-pub use simulate::{SimulatedScreen, Simulation};
+pub use simulate::{Rehearsal, SimulatedScreen, Simulation};

@@ -26,7 +26,7 @@ fn main() -> ExitCode {
     let world = world();
     let colour = world.colour;
     let ended = match &cli.order {
-        Order::Run { simulate } => boot::run(&cli, *simulate, world),
+        Order::Run { simulate } => boot::run(&cli, simulate.as_deref(), world),
         _ => perform(&cli, world),
     };
     match ended {

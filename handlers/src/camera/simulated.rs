@@ -10,6 +10,7 @@ use font8x8::legacy::BASIC_LEGACY;
 use super::frame::{Frame, PixelFormat};
 use super::{CameraFault, Source, Stream};
 use crate::clock::{Clock as _, SystemClock};
+use crate::trouble::{Planned, Trouble, Troubles};
 
 /// Pixels across.
 const WIDTH: usize = 640;
@@ -50,6 +51,23 @@ pub enum CameraTrouble {
     Hang,
 }
 
+impl Trouble for CameraTrouble {
+    const PART: &'static str = "camera";
+    const TROUBLES: &'static [(&'static str, Self, &'static str)] = &[
+        ("missing", Self::Missing, "there is no camera"),
+        ("busy", Self::Busy, "another program holds it"),
+        ("unplug", Self::Unplugged, "it is pulled out"),
+        ("silent", Self::Silent, "it opens and never sends a frame"),
+        ("dark-first", Self::DarkFirst(5), "its first five frames are black"),
+        ("broken-first", Self::BrokenFirst(5), "its first five frames are broken"),
+        ("broken", Self::BrokenFirst(u32::MAX), "every frame is broken"),
+        ("not-yet", Self::NotYet(50), "it says fifty times before each frame that there is none yet"),
+        ("one-frame", Self::OneFrame, "it sends one frame and no more"),
+        ("panic", Self::Panic, "its driver crashes"),
+        ("hang", Self::Hang, "its driver hangs for good"),
+    ];
+}
+
 /// What a simulated camera has done so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CameraCounts {
@@ -88,7 +106,7 @@ struct Shared {
 #[derive(Default)]
 struct State {
     colour: Option<[u8; 3]>,
-    trouble: Option<CameraTrouble>,
+    troubles: Troubles<CameraTrouble>,
     counts: CameraCounts,
     /// Counts calls of `release`; whoever hangs waits for the next one.
     releases: u64,
@@ -126,7 +144,12 @@ impl SimulatedCamera {
 
     /// From now on it misbehaves like this, or works.
     pub fn trouble(&self, trouble: Option<CameraTrouble>) {
-        self.lock().trouble = trouble;
+        self.lock().troubles = Troubles::only(trouble);
+    }
+
+    /// From now on it misbehaves like this, each in its time.
+    pub fn rehearse(&self, planned: Vec<Planned<CameraTrouble>>) {
+        self.lock().troubles = Troubles::planned(planned);
     }
 
     /// Lets go of every capture that hangs now.
@@ -179,7 +202,8 @@ impl Source for SimulatedCamera {
     fn open(&self) -> Result<Box<dyn Stream>, CameraFault> {
         let trouble = {
             let mut state = self.lock();
-            match state.trouble {
+            let trouble = state.troubles.first();
+            match trouble {
                 Some(CameraTrouble::Missing) => {
                     return Err(CameraFault::Missing("there is no camera on this device".to_owned()));
                 }
@@ -187,7 +211,7 @@ impl Source for SimulatedCamera {
                 _ => {}
             }
             state.counts.opens += 1;
-            state.trouble
+            trouble
         };
         (self.shared.listener)(CameraEvent::Opened);
         Ok(Box::new(Running { camera: self.clone(), trouble, asked: 0, sent: 0 }))

@@ -6,6 +6,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, ready};
 
 use super::{SignBackend, SignFault};
+use crate::trouble::{Planned, Trouble, Troubles};
 
 /// How a simulated sign misbehaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,6 +19,16 @@ pub enum SignTrouble {
     GoesOut,
     /// It never answers.
     Hangs,
+}
+
+impl Trouble for SignTrouble {
+    const PART: &'static str = "sign";
+    const TROUBLES: &'static [(&'static str, Self, &'static str)] = &[
+        ("missing", Self::Missing, "there is no sign, so nothing is captured"),
+        ("unconfirmed", Self::Unconfirmed, "it lights and does not confirm it"),
+        ("goes-out", Self::GoesOut, "it goes out as soon as somebody looks, in the middle of a capture"),
+        ("hang", Self::Hangs, "it never answers"),
+    ];
 }
 
 /// A sign that only pretends; clones are the same sign.
@@ -34,7 +45,7 @@ struct Shared {
 #[derive(Default)]
 struct State {
     lit: bool,
-    trouble: Option<SignTrouble>,
+    troubles: Troubles<SignTrouble>,
 }
 
 impl SimulatedSign {
@@ -45,7 +56,12 @@ impl SimulatedSign {
 
     /// From now on it misbehaves like this, or works.
     pub fn trouble(&self, trouble: Option<SignTrouble>) {
-        self.with(|state| state.trouble = trouble);
+        self.with(|state| state.troubles = Troubles::only(trouble));
+    }
+
+    /// From now on it misbehaves like this, each in its time.
+    pub fn rehearse(&self, planned: Vec<Planned<SignTrouble>>) {
+        self.with(|state| state.troubles = Troubles::planned(planned));
     }
 
     /// Whether it is on.
@@ -64,7 +80,7 @@ impl SimulatedSign {
     }
 
     fn current(&self) -> Option<SignTrouble> {
-        self.with(|state| state.trouble)
+        self.with(|state| state.troubles.first())
     }
 
     fn missing(&self) -> SignFault {

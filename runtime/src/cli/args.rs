@@ -7,6 +7,8 @@ use clap::builder::TypedValueParser as _;
 use clap::{Parser, Subcommand};
 use handlers::wasm::author::Lang;
 
+use crate::simulate;
+
 /// Stands above the options that every command has, so that a command's own come first.
 const GLOBAL: &str = "Options of all commands";
 
@@ -51,6 +53,17 @@ pub struct Cli {
     pub order: Order,
 }
 
+/// What stands under the help of `run`.
+fn run_help() -> String {
+    format!(
+        "Examples:\n  latchkeyd run\n  latchkeyd run --simulate\n  latchkeyd run --simulate camera=dark-first,unplug@10s..20s\n  \
+         latchkeyd --set link.direct.listen=0.0.0.0:7601 run\n\n\
+         The first start makes the device's key. Ctrl-C or SIGTERM ends it: running work has ten seconds. SIGHUP reads the settings anew.\n\
+         The environment variable LATCHKEY_LOG sets what is logged, as in LATCHKEY_LOG=debug.\n\n{}",
+        simulate::help()
+    )
+}
+
 /// The arguments with every `--set` in front of the command, in their order: clap would take only those behind a command where
 /// some stand before it, and drop the others without a word.
 #[must_use]
@@ -82,14 +95,12 @@ pub fn settings_first(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsSt
 pub enum Order {
     /// Start the device and keep it running
     #[command(
-        after_help = "Examples:\n  latchkeyd run\n  latchkeyd run --simulate\n  latchkeyd --set link.direct.listen=0.0.0.0:7601 run\n\n\
-        The first start makes the device's key. Ctrl-C or SIGTERM ends it: running work has ten seconds. SIGHUP reads the settings anew.\n\
-        The environment variable LATCHKEY_LOG sets what is logged, as in LATCHKEY_LOG=debug."
+        after_help = run_help()
     )]
     Run {
-        /// Pretend: a simulated camera, sign and screen, and no hardware is touched
-        #[arg(long)]
-        simulate: bool,
+        /// Pretend: a simulated camera, sign and screen, and no hardware is touched; with words, they misbehave
+        #[arg(long, value_name = "PART=TROUBLE", num_args = 0..)]
+        simulate: Option<Vec<String>>,
     },
 
     /// Read the settings anew, without a restart

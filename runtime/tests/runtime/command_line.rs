@@ -33,9 +33,19 @@ fn each_command_line_means_what_it_says() {
     let log = |name: &str| HandlersOrder::Log { name: name.to_owned(), output: plain };
     let new = HandlerOrder::New { name: "acme.lamp".to_owned(), lang: Lang::C, dir: None };
     let run = HandlerOrder::Run { file: "a.wat".into(), args: None, pairs: vec!["b=1".to_owned()], output: json };
+    let words = |words: &[&str]| Some(words.iter().map(|word| (*word).to_owned()).collect());
     let rows = [
-        ("run", Ok(Order::Run { simulate: false })),
-        ("run --simulate", Ok(Order::Run { simulate: true })),
+        ("run", Ok(Order::Run { simulate: None })),
+        ("run --simulate", Ok(Order::Run { simulate: Some(Vec::new()) })),
+        (
+            "run --simulate camera=silent@2s sign=hang",
+            Ok(Order::Run { simulate: words(&["camera=silent@2s", "sign=hang"]) }),
+        ),
+        (
+            "run --simulate camera=silent --simulate sign=hang",
+            Ok(Order::Run { simulate: words(&["camera=silent", "sign=hang"]) }),
+        ),
+        ("run --simulate --system", Ok(Order::Run { simulate: Some(Vec::new()) })),
         ("reload", Ok(Order::Reload(plain))),
         ("status --json", Ok(Order::Status(json))),
         ("pair --json", Ok(Order::Pair(json))),

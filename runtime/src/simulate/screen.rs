@@ -1,39 +1,37 @@
-//! Hardware that only pretends: for `latchkeyd run --simulate`, the benchmark and whole-system tests.
+//! A screen that only pretends.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use handlers::camera::SimulatedCamera;
-use handlers::{Content, Fault, Screen, Shown, SimulatedSign};
+use handlers::{Content, Fault, Planned, Screen, Shown, Trouble, Troubles};
 use tokio_util::sync::CancellationToken;
 use wire::text::visible;
 
 use crate::keeper::display::Display;
 
-/// What a simulated device has in place of hardware; clones share everything.
-#[derive(Clone)]
-pub struct Simulation {
-    /// The camera.
-    pub camera: SimulatedCamera,
-    /// The sign.
-    pub sign: SimulatedSign,
-    /// The screen.
-    pub screen: SimulatedScreen,
+/// How a simulated screen misbehaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ScreenTrouble {
+    /// There is none.
+    Missing,
+    /// It never says that it has drawn.
+    Hangs,
+    /// It says that it could not draw.
+    Fails,
 }
 
-impl Simulation {
-    /// Hardware that works. `say` gets a line for each thing that a person would see.
-    pub fn new(say: impl Fn(&str) + Send + Sync + 'static) -> Self {
-        let say: Arc<dyn Fn(&str) + Send + Sync> = Arc::new(say);
-        let of_sign = Arc::clone(&say);
-        let sign = SimulatedSign::new(move |lit| {
-            of_sign(if lit { "simulated sign: ON, the camera is in use" } else { "simulated sign: off" });
-        });
-        Self { camera: SimulatedCamera::new(), sign, screen: SimulatedScreen::new(say) }
-    }
+impl Trouble for ScreenTrouble {
+    const PART: &'static str = "screen";
+    const TROUBLES: &'static [(&'static str, Self, &'static str)] = &[
+        ("missing", Self::Missing, "there is no screen, so nothing is shown"),
+        ("hang", Self::Hangs, "it never says that it has drawn"),
+        ("fail", Self::Fails, "it says that it could not draw"),
+    ];
 }
+
+const NO_SCREEN: &str = "the simulated screen is told to be missing";
 
 /// A screen that draws in one line of text, and remembers; clones share everything.
 #[derive(Clone)]
@@ -41,11 +39,12 @@ pub struct SimulatedScreen {
     say: Arc<dyn Fn(&str) + Send + Sync>,
     count: Arc<AtomicU64>,
     last: Arc<Mutex<Option<Shown>>>,
+    troubles: Arc<Mutex<Troubles<ScreenTrouble>>>,
 }
 
 impl SimulatedScreen {
-    fn new(say: Arc<dyn Fn(&str) + Send + Sync>) -> Self {
-        Self { say, count: Arc::default(), last: Arc::default() }
+    pub(super) fn new(say: Arc<dyn Fn(&str) + Send + Sync>) -> Self {
+        Self { say, count: Arc::default(), last: Arc::default(), troubles: Arc::default() }
     }
 
     /// How many things it has shown.
@@ -58,6 +57,15 @@ impl SimulatedScreen {
     #[must_use]
     pub fn last(&self) -> Option<Shown> {
         self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// From now on it misbehaves like this, each in its time.
+    pub fn rehearse(&self, planned: Vec<Planned<ScreenTrouble>>) {
+        *self.troubles.lock().unwrap_or_else(PoisonError::into_inner) = Troubles::planned(planned);
+    }
+
+    fn trouble(&self) -> Option<ScreenTrouble> {
+        self.troubles.lock().unwrap_or_else(PoisonError::into_inner).first()
     }
 
     fn draw(&self, shown: Shown) {
@@ -78,18 +86,28 @@ impl Screen for SimulatedScreen {
             if stop.is_cancelled() {
                 return Err(Fault::Stopped);
             }
-            screen.draw(shown);
+            match screen.trouble() {
+                Some(ScreenTrouble::Missing) => return Err(Fault::Unavailable(NO_SCREEN.to_owned())),
+                Some(ScreenTrouble::Fails) => {
+                    return Err(Fault::Failed("the simulated screen was told that it cannot draw".to_owned()));
+                }
+                Some(ScreenTrouble::Hangs) => {
+                    stop.cancelled().await;
+                    return Err(Fault::Stopped);
+                }
+                None => screen.draw(shown),
+            }
             Ok(())
         }
         .boxed()
     }
 
     fn present(&self) -> bool {
-        true
+        self.trouble() != Some(ScreenTrouble::Missing)
     }
 
     fn describe(&self) -> String {
-        "simulated screen".to_owned()
+        if self.present() { "simulated screen" } else { NO_SCREEN }.to_owned()
     }
 }
 
@@ -116,10 +134,10 @@ impl Screen for BothScreens {
     }
 
     fn present(&self) -> bool {
-        true
+        self.simulated.present()
     }
 
     fn describe(&self) -> String {
-        format!("simulated screen; {}", self.page.describe())
+        format!("{}; {}", self.simulated.describe(), self.page.describe())
     }
 }
