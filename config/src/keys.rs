@@ -106,6 +106,34 @@ pub const KEYS: &[Key] = &[
         meaning: &["The LED that carries the in-use sign: its name under /sys/class/leds. When set, it must work."],
     },
     Key {
+        path: "sign.gpio",
+        kind: Kind::Text,
+        value: "\"pinctrl-bcm2711/17\"",
+        unset: "no GPIO line carries the sign",
+        meaning: &[
+            "The GPIO line that carries the in-use sign: the chip's label or name, / and the line's number or name, or a line's",
+            "name alone. Behind a comma: active-low, open-drain. When set, it must work.",
+        ],
+    },
+    Key {
+        path: "sign.require",
+        kind: Kind::List,
+        value: "[\"led\", \"display\"]",
+        unset: "what sign.led and sign.gpio name must work; where neither is set, the display page",
+        meaning: &[
+            "Which of \"led\", \"gpio\" and \"display\" must all work for a capture. What is there and not listed is lit beside them.",
+        ],
+    },
+    Key {
+        path: "sign.sound",
+        kind: Kind::Plain,
+        value: "false",
+        unset: "",
+        meaning: &[
+            "Whether a short tone also tells that a capture begins, in quiet hours too. It never stands for one of the signs.",
+        ],
+    },
+    Key {
         path: "handlers.folder",
         kind: Kind::Text,
         value: "\"/srv/latchkey/handlers\"",

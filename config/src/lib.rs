@@ -6,14 +6,16 @@
 
 pub mod digest;
 pub mod folder;
+pub mod gpio;
 pub mod keys;
 pub mod manifest;
 pub mod places;
 pub mod safe;
 pub mod settings;
 
+pub use gpio::{GpioLine, LineName};
 pub use places::{Flags, Places};
 pub use settings::{
     CameraSettings, DeviceSettings, DirectSettings, HandlerSettings, KeeperSettings, LimitSettings, LinkSettings,
-    LogFormat, LogSettings, Scheme, Settings, SettingsError, SignSettings,
+    LogFormat, LogSettings, Scheme, Settings, SettingsError, SignCarrier, SignSettings,
 };

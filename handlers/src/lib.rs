@@ -22,6 +22,8 @@ pub use futures_util::future::BoxFuture;
 pub use handler::{Call, CaptureHandler, Fault, Handler};
 pub use health::{Census, Health, HealthParts};
 pub use screen::{Content, ImageType, Screen, Shown};
-pub use sign::{LedSign, Lit, ON_MIN, Sign, SignBackend, SignFault, SignState, SignTrouble, SimulatedSign};
+pub use sign::{
+    GpioSign, LedSign, Lit, Needed, ON_MIN, Sign, SignBackend, SignFault, SignState, SignTrouble, SimulatedSign,
+};
 pub use sound::{Pcm, Playback, Recording, RecordingStream, SoundFault};
 pub use trouble::{Planned, Span, Trouble, Troubles};

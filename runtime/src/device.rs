@@ -11,15 +11,15 @@ use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use actors::{Group, GrowError, House, HouseCensus, Installed, Limits, Parts, Service, Vault, Work};
-use config::{Places, Settings};
+use config::{Places, Settings, SignCarrier, SignSettings};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use handlers::sign::LEDS;
 use handlers::wasm::outbound::Outbound;
 use handlers::wasm::{Program, Protected, WorkshopParts};
 use handlers::{
-    Camera, CameraChoice, Chance, Clock, DisplayImage, DisplayText, Fault, Health, HealthParts, LedSign, Screen, Shown,
-    Sign, SignBackend, SignFault,
+    Camera, CameraChoice, Chance, Clock, DisplayImage, DisplayText, Fault, GpioSign, Health, HealthParts, LedSign,
+    Needed, Screen, Shown, Sign, SignBackend, SignFault,
 };
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
@@ -109,10 +109,17 @@ impl HandlersPlace {
                 (self.folder.clone(), "the handlers folder"),
                 (self.cache_dir.clone(), "the folder for native code"),
             ],
-            sign_devices: settings.sign.led.iter().map(|led| Path::new(LEDS).join(led)).collect(),
+            sign_devices: sign_devices(&settings.sign),
             listeners,
         }
     }
+}
+
+/// Where the kernel shows what carries the sign: an LED, and the GPIO chips with their older interface.
+fn sign_devices(sign: &SignSettings) -> Vec<PathBuf> {
+    let led = sign.led.iter().map(|led| Path::new(LEDS).join(led));
+    let chips = sign.gpio.iter().flat_map(|_| ["/sys/class/gpio", "/sys/bus/gpio"].map(PathBuf::from));
+    led.chain(chips).collect()
 }
 
 /// Why a device did not start.
@@ -361,14 +368,29 @@ fn sign_backends(
     display: &Display,
     simulation: Option<&Simulation>,
 ) -> Result<Vec<Arc<dyn SignBackend>>, StartError> {
+    let sign = &settings.sign;
     let mut backends: Vec<Arc<dyn SignBackend>> = Vec::new();
-    match (simulation, &settings.sign.led) {
-        (Some(simulation), _) => backends.push(Arc::new(simulation.sign.clone())),
-        (None, Some(led)) => backends.push(Arc::new(LedSign::new(LEDS, led).map_err(StartError::Sign)?)),
-        (None, None) => {}
+    let mut carry = |backend: Arc<dyn SignBackend>, must_work: bool| {
+        backends.push(if must_work { Needed::new(backend) } else { backend });
+    };
+    if let Some(simulation) = simulation {
+        // It stands for the LED and the line; a page beside it is needed only where the settings say so.
+        let listed = |carrier| sign.require.as_ref().is_some_and(|list| list.contains(&carrier));
+        carry(Arc::new(simulation.sign.clone()), listed(SignCarrier::Led) || listed(SignCarrier::Gpio));
+        if settings.keeper.display {
+            carry(Arc::new(display.clone()), listed(SignCarrier::Display));
+        }
+        return Ok(backends);
+    }
+    if let Some(led) = &sign.led {
+        let led = LedSign::new(LEDS, led).map_err(StartError::Sign)?;
+        carry(Arc::new(led), sign.must_work(SignCarrier::Led));
+    }
+    if let Some(line) = &sign.gpio {
+        carry(Arc::new(GpioSign::new(line.clone())), sign.must_work(SignCarrier::Gpio));
     }
     if settings.keeper.display {
-        backends.push(Arc::new(display.clone()));
+        carry(Arc::new(display.clone()), sign.must_work(SignCarrier::Display));
     }
     Ok(backends)
 }

@@ -16,6 +16,7 @@ use crate::safe::{self, SafeError};
 mod checks;
 mod layers;
 mod raw;
+mod sign;
 #[cfg(test)]
 mod tests;
 
@@ -23,6 +24,7 @@ pub(crate) use checks::is_host_name;
 use layers::Layer;
 pub(crate) use layers::syntax_reason;
 use raw::RawSettings;
+pub use sign::{SignCarrier, SignSettings};
 
 /// A settings file larger than this is something else.
 const FILE_BYTES_MAX: usize = 1024 * 1024;
@@ -122,13 +124,6 @@ pub struct KeeperSettings {
 pub struct CameraSettings {
     /// A name under by-id or by-path, or a path; without it, the first capture device.
     pub device: Option<String>,
-}
-
-/// `sign.*`
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct SignSettings {
-    /// An LED's name under /sys/class/leds.
-    pub led: Option<String>,
 }
 
 /// `handlers.*`
@@ -308,7 +303,7 @@ impl Settings {
             camera: CameraSettings {
                 device: on("camera.device").optional(raw.camera.device, |text| checks::camera(&text))?,
             },
-            sign: SignSettings { led: on("sign.led").optional(raw.sign.led, |text| checks::led(&text))? },
+            sign: sign::read(raw.sign, layers, raw.keeper.display.unwrap_or(true))?,
             handlers: HandlerSettings {
                 folder: on("handlers.folder").optional(raw.handlers.folder, |text| checks::folder(&text))?,
                 accept_weak_sandbox: raw.handlers.accept_weak_sandbox.unwrap_or(false),

@@ -53,6 +53,9 @@ pub(super) struct RawCamera {
 #[serde(default, deny_unknown_fields)]
 pub(super) struct RawSign {
     pub(super) led: Option<String>,
+    pub(super) gpio: Option<String>,
+    pub(super) require: Option<Vec<String>>,
+    pub(super) sound: Option<bool>,
 }
 
 #[derive(Deserialize, Default)]

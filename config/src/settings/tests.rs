@@ -70,6 +70,9 @@ fn bare_text_is_a_string_and_toml_is_taken_as_it_is() {
         ("link.direct.scheme=http", "/link/direct/scheme", "\"http\""),
         ("camera.device=/dev/video3", "/camera/device", "\"/dev/video3\""),
         ("handlers.folder=/srv/handlers", "/handlers/folder", "\"/srv/handlers\""),
+        ("sign.gpio=a/17, active-low", "/sign/gpio", "\"a/17,active-low\""),
+        ("sign.require=display", "/sign/require", "[\"display\"]"),
+        ("sign.sound=true", "/sign/sound", "true"),
         ("handlers.accept_weak_sandbox=true", "/handlers/accept_weak_sandbox", "true"),
     ];
     for (set, pointer, expected) in rows {
@@ -273,4 +276,50 @@ fn what_show_prints_gives_the_same_settings_again() {
         let again = load(Some(settings.show().as_bytes()), &[], &[]).unwrap();
         assert_eq!(settings.to_json(), again.to_json(), "{}", settings.show());
     }
+}
+
+#[test]
+fn what_must_carry_the_sign_is_what_is_named_or_else_what_is_there() {
+    use SignCarrier::{Display, Gpio, Led};
+    let rows: &[(&[&str], &[SignCarrier])] = &[
+        (&[], &[Display]),
+        (&["keeper.display=false"], &[Display]),
+        (&["sign.led=a"], &[Led]),
+        (&["sign.gpio=a/1"], &[Gpio]),
+        (&["sign.led=a", "sign.gpio=a/1"], &[Led, Gpio]),
+        (&["sign.led=a", "sign.gpio=a/1", "sign.require=led"], &[Led]),
+        (&["sign.led=a", "sign.require=display"], &[Display]),
+        (&["sign.led=a", "sign.gpio=a/1", "sign.require=[\"display\", \"gpio\", \"led\"]"], &[Led, Gpio, Display]),
+    ];
+    for (sets, wanted) in rows {
+        let settings = load(None, &[], sets).unwrap();
+        let needed: Vec<_> = SignCarrier::ALL.into_iter().filter(|one| settings.sign.must_work(*one)).collect();
+        assert_eq!(&needed, wanted, "{sets:?}");
+        assert!(!needed.is_empty(), "no settings ask for a capture without a sign");
+    }
+}
+
+#[test]
+fn a_list_of_signs_that_is_empty_unknown_doubled_or_without_its_setting_is_refused() {
+    let rows: &[(&str, &str)] = &[
+        ("require = []", "an empty list would ask for no sign at all; leave the key out, or name what must work"),
+        ("require = ['lamp']", "\"lamp\" is none of \"led\", \"gpio\", \"display\""),
+        ("require = ['displya']", "\"displya\" is none of \"led\", \"gpio\", \"display\"; did you mean \"display\"?"),
+        ("require = ['display', 'display']", "\"display\" stands there twice"),
+        ("require = ['display', 'led']", "\"led\" must work, but sign.led names none"),
+        ("led = 'a'\nrequire = ['gpio']", "\"gpio\" must work, but sign.gpio names no line"),
+        (
+            "led = 'a'\nrequire = ['display']\n[keeper]\ndisplay = false",
+            "\"display\" must work, but keeper.display turns the display page off",
+        ),
+    ];
+    for (lines, reason) in rows {
+        let line = 2 + lines.lines().position(|line| line.starts_with("require")).unwrap();
+        refused(&format!("[sign]\n{lines}"), &format!("…/latchkey.toml:{line}: `sign.require`: {reason}"));
+    }
+    load(Some(b"[sign]\nled = 'a'\nrequire = ['display', 'led']"), &[], &[]).unwrap();
+    refused(
+        "[sign]\ngpio = '17'",
+        "…/latchkey.toml:2: `sign.gpio`: 17 is a line of which chip? Write gpiochip0/17, or better the chip's label",
+    );
 }

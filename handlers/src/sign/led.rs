@@ -1,7 +1,8 @@
 //! The sign on an LED of the system.
 //!
 //! Lit by writing the LED's full brightness, after its trigger was set to none so that the kernel does not blink it; confirmed by
-//! reading both back. The LED was named by the keeper, so it is required.
+//! reading both back. It is found anew by its name each time, so one that is pulled out and plugged in again is the sign again, and no
+//! other takes its place.
 
 use std::fs;
 use std::io;
@@ -16,6 +17,28 @@ use super::{SignBackend, SignFault};
 pub const LEDS: &str = "/sys/class/leds";
 /// The kernel's files here hold one number or one page of words.
 const FILE_BYTES_MAX: usize = 16 * 1024;
+
+/// An LED that is there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FoundLed {
+    /// Its name, as `sign.led` takes it.
+    pub name: String,
+    /// Why it cannot be the sign.
+    pub problem: Option<String>,
+}
+
+/// The LEDs under `root` (in earnest, [`LEDS`]), by name.
+pub fn leds(root: &Path) -> Vec<FoundLed> {
+    let Ok(entries) = fs::read_dir(root) else { return Vec::new() };
+    let mut names: Vec<String> = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
+    names.sort();
+    let found = names.into_iter().filter_map(|name| {
+        let led = LedSign::new(root, &name).ok()?;
+        let problem = led.usable().err().map(|error| explain(&error));
+        Some(FoundLed { name, problem })
+    });
+    found.collect()
+}
 
 /// An LED under [`LEDS`].
 #[derive(Debug, Clone)]
@@ -65,6 +88,12 @@ impl LedSign {
         }
     }
 
+    /// Whether it could be lit; changes nothing.
+    fn usable(&self) -> io::Result<()> {
+        self.full()?;
+        writable(&self.folder.join("brightness"))
+    }
+
     /// Takes the LED from whatever the kernel shows with it. LEDs without triggers have no such file.
     fn take_from_trigger(&self) -> io::Result<()> {
         match self.read("trigger") {
@@ -108,12 +137,18 @@ impl LedSign {
         let sign = self.name();
         async move {
             let done = tokio::task::spawn_blocking(move || work(&led)).await;
-            let reason = match done {
-                Ok(Ok(())) => return Ok(()),
-                Ok(Err(error)) => explain(&error),
-                Err(error) => error.to_string(),
-            };
-            Err(SignFault::Unconfirmed { sign, reason })
+            match done {
+                Ok(Ok(())) => Ok(()),
+                Ok(Err(error)) => {
+                    let reason = explain(&error);
+                    Err(if absent(&error) {
+                        SignFault::NotReady { sign, reason }
+                    } else {
+                        SignFault::Unconfirmed { sign, reason }
+                    })
+                }
+                Err(error) => Err(SignFault::Unconfirmed { sign, reason: error.to_string() }),
+            }
         }
         .boxed()
     }
@@ -124,9 +159,14 @@ fn free_of_trigger(triggers: &str) -> bool {
     !triggers.contains('[') || triggers.contains("[none]")
 }
 
+/// Whether the LED is gone: its folder, or, under an open file, its device.
+fn absent(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ENODEV)
+}
+
 fn explain(error: &io::Error) -> String {
     match error.kind() {
-        io::ErrorKind::NotFound => "there is no such LED".to_owned(),
+        _ if absent(error) => "there is no such LED".to_owned(),
         io::ErrorKind::PermissionDenied => "this program may not write to it".to_owned(),
         _ => error.to_string(),
     }
@@ -145,10 +185,6 @@ impl SignBackend for LedSign {
         false
     }
 
-    fn required(&self) -> bool {
-        true
-    }
-
     fn light(&self) -> BoxFuture<'static, Result<(), SignFault>> {
         self.apart(Self::light_now)
     }
@@ -158,8 +194,7 @@ impl SignBackend for LedSign {
     }
 
     fn ready(&self) -> Result<(), SignFault> {
-        (self.full().map(|_| ()).and_then(|()| writable(&self.folder.join("brightness"))))
-            .map_err(|error| SignFault::NotReady { sign: self.name(), reason: explain(&error) })
+        self.usable().map_err(|error| SignFault::NotReady { sign: self.name(), reason: explain(&error) })
     }
 
     fn dark(&self) -> BoxFuture<'static, Result<(), SignFault>> {

@@ -392,20 +392,23 @@ impl Shared {
 
     /// Darkens every backend; called in turn and with no holds. Gives the time until it should be tried again, if it should.
     async fn darken(&self) -> Option<Duration> {
-        let mut fault = None;
+        let (mut fault, mut gone) = (None, false);
         for backend in &self.backends {
-            if let Err(found) = answered(backend, backend.dark()).await {
-                fault = fault.or(Some(found));
+            match answered(backend, backend.dark()).await {
+                Ok(()) => {}
+                // What is not there shines on nobody. It may come back lit, so it is tried until it is there.
+                Err(SignFault::NotReady { .. }) => gone = true,
+                Err(found) => fault = fault.or(Some(found)),
             }
         }
         let mut inner = self.lock();
         let was_lit = inner.lighting.take().is_some();
-        inner.stray = fault.is_some();
+        inner.stray = fault.is_some() || gone;
         drop(inner);
         match fault {
             None => {
                 self.state.send_if_modified(|state| std::mem::replace(state, SignState::Dark) != SignState::Dark);
-                None
+                gone.then_some(DARK_AGAIN)
             }
             Some(fault) => {
                 if was_lit {

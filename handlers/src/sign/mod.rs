@@ -1,19 +1,23 @@
 //! The in-use sign: what tells a person in the room that a device captures.
 //!
-//! [`Sign`] owns the lighting; [`SignBackend`]s carry it (an LED, a page, a simulation). The capability actors ask for light before a
+//! [`Sign`] owns the lighting; [`SignBackend`]s carry it (an LED, a GPIO line, a page, a simulation). The capability actors ask for light before a
 //! capture and get a [`Lit`], without which no capture can be called; the sign actor runs [`Sign::tend`], which confirms the sign while
 //! it is lit and darkens it. Refuses to light when nobody tends it, when a required backend fails, or when none confirms. There is no
 //! way to darken it from outside: it goes off by itself, at the later of [`ON_MIN`] after it went on and the drop of the last [`Lit`].
 
+use std::sync::Arc;
+
 use futures_util::future::BoxFuture;
 
+pub mod gpio;
 mod led;
 mod lighting;
 mod simulated;
 #[cfg(test)]
 mod tests;
 
-pub use led::{LEDS, LedSign};
+pub use gpio::GpioSign;
+pub use led::{FoundLed, LEDS, LedSign, leds};
 pub use lighting::{CHECK_EACH, Lit, ON_MIN, Sign, SignState};
 pub use simulated::{SignTrouble, SimulatedSign};
 
@@ -33,8 +37,50 @@ pub trait SignBackend: Send + Sync {
     fn check(&self) -> BoxFuture<'static, Result<(), SignFault>>;
     /// Whether it could be lit now (page open, LED present); quick, changes nothing.
     fn ready(&self) -> Result<(), SignFault>;
-    /// Darkens it. Also called when it may be dark already.
+    /// Darkens it. Also called when it may be dark already. [`SignFault::NotReady`] says that it is not there, so that nothing of it is
+    /// lit; it is tried again until it is there and dark.
     fn dark(&self) -> BoxFuture<'static, Result<(), SignFault>>;
+}
+
+/// A backend that must work, whatever else carries the sign beside it.
+pub struct Needed(Arc<dyn SignBackend>);
+
+impl Needed {
+    /// The backend, as one that must work.
+    #[allow(clippy::new_ret_no_self, reason = "it is only ever used as a backend")]
+    pub fn new(backend: Arc<dyn SignBackend>) -> Arc<dyn SignBackend> {
+        Arc::new(Self(backend))
+    }
+}
+
+impl SignBackend for Needed {
+    fn name(&self) -> String {
+        self.0.name()
+    }
+
+    fn simulated(&self) -> bool {
+        self.0.simulated()
+    }
+
+    fn required(&self) -> bool {
+        true
+    }
+
+    fn light(&self) -> BoxFuture<'static, Result<(), SignFault>> {
+        self.0.light()
+    }
+
+    fn check(&self) -> BoxFuture<'static, Result<(), SignFault>> {
+        self.0.check()
+    }
+
+    fn ready(&self) -> Result<(), SignFault> {
+        self.0.ready()
+    }
+
+    fn dark(&self) -> BoxFuture<'static, Result<(), SignFault>> {
+        self.0.dark()
+    }
 }
 
 /// Why there is no sign.

@@ -242,7 +242,8 @@ async fn an_led_is_lit_to_the_full_read_back_and_darkened() {
     assert_eq!(dim, "the in-use sign (LED kitchen::inuse) did not obey: its brightness reads 3 instead of 255");
     sign.dark().await.unwrap();
     assert_eq!(fs::read_to_string(&brightness).unwrap(), "0");
-    assert!(sign.required() && !sign.simulated());
+    assert!(!sign.required() && !sign.simulated());
+    assert!(Needed::new(Arc::new(sign)).required());
 }
 
 #[tokio::test]
@@ -291,4 +292,87 @@ async fn a_sign_on_a_real_led_is_real_and_lost_when_the_led_vanishes() {
     drop(lit);
     stop.cancel();
     tending.await.unwrap();
+}
+
+#[tokio::test]
+async fn an_led_that_vanishes_and_returns_is_the_sign_again_without_a_restart_and_no_other_takes_its_place() {
+    let root = tempfile::tempdir().unwrap();
+    led(root.path(), "a");
+    let backend = Needed::new(Arc::new(LedSign::new(root.path(), "a").unwrap()));
+    let sign = Sign::new(vec![backend], Arc::new(crate::clock::SystemClock));
+    let stop = CancellationToken::new();
+    let tending = tokio::spawn(Arc::clone(&sign).tend(stop.clone()));
+    let mut watch = sign.watch();
+    tokio::task::yield_now().await;
+    let lit = sign.light().await.unwrap();
+    fs::remove_dir_all(root.path().join("a")).unwrap();
+    timeout(Duration::from_secs(10), lit.lost().cancelled_owned()).await.unwrap();
+    drop(lit);
+    // Its end is known, and can go on record, although the LED does not come back.
+    timeout(Duration::from_secs(10), watch.wait_for(|state| *state == SignState::Dark)).await.unwrap().unwrap();
+    led(root.path(), "b");
+    assert!(sign.ready().is_err() && sign.light().await.is_err());
+    let brightness = |name: &str| fs::read_to_string(root.path().join(name).join("brightness")).unwrap();
+    assert_eq!(brightness("b"), "0\n", "the other LED was not touched");
+    // It comes back as it was when it was pulled out, and is darkened before anybody captures.
+    led(root.path(), "a");
+    fs::write(root.path().join("a/brightness"), "255").unwrap();
+    timeout(Duration::from_secs(10), async {
+        while brightness("a") != "0" {
+            tokio::time::sleep(ms(20)).await;
+        }
+    })
+    .await
+    .unwrap();
+    sign.ready().unwrap();
+    let lit = sign.light().await.unwrap();
+    assert_eq!(brightness("a"), "255");
+    drop(lit);
+    stop.cancel();
+    tending.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_must_work_is_needed_whatever_else_is_lit_and_what_need_not_is_lit_beside_it() {
+    let lights: Vec<_> = (0..2).map(|_| SimulatedSign::new(|_| {})).collect();
+    let backends = vec![Needed::new(Arc::new(lights[0].clone())), Arc::new(lights[1].clone()) as Arc<dyn SignBackend>];
+    let sign = Sign::new(backends, Arc::new(TokioClock::new(0)));
+    let stop = CancellationToken::new();
+    tokio::spawn(Arc::clone(&sign).tend(stop.clone()));
+    tokio::task::yield_now().await;
+    lights[0].trouble(Some(SignTrouble::Missing));
+    assert!(sign.ready().is_err() && sign.light().await.is_err(), "the other one does not stand for it");
+    lights[0].trouble(None);
+    lights[1].trouble(Some(SignTrouble::Unconfirmed));
+    drop(sign.light().await.unwrap());
+    lights[1].trouble(None);
+    tokio::time::sleep(ms(10_000)).await;
+    let lit = sign.light().await.unwrap();
+    assert!(lights.iter().all(SimulatedSign::is_lit));
+    lights[1].trouble(Some(SignTrouble::GoesOut));
+    tokio::time::sleep(ms(1000)).await;
+    assert!(!lit.lost().is_cancelled());
+    lights[0].trouble(Some(SignTrouble::GoesOut));
+    timeout(ms(1000), lit.lost().cancelled_owned()).await.unwrap();
+    stop.cancel();
+}
+
+#[test]
+fn leds_are_listed_by_name_with_what_keeps_one_from_being_the_sign() {
+    let root = tempfile::tempdir().unwrap();
+    assert_eq!(leds(&root.path().join("none")), []);
+    led(root.path(), "kitchen::inuse");
+    led(root.path(), "flat");
+    fs::write(root.path().join("flat/max_brightness"), "0").unwrap();
+    fs::create_dir(root.path().join("empty")).unwrap();
+    let told: Vec<_> = leds(root.path()).into_iter().map(|led| (led.name, led.problem)).collect();
+    let problem = |text: &str| Some(text.to_owned());
+    assert_eq!(
+        told,
+        [
+            ("empty".to_owned(), problem("there is no such LED")),
+            ("flat".to_owned(), problem("its max_brightness is 0")),
+            ("kitchen::inuse".to_owned(), None),
+        ]
+    );
 }
