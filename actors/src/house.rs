@@ -7,11 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use handlers::CaptureHandler;
 use tokio::sync::{broadcast, watch};
-use wire::{Challenge, Refused, Sealed};
+use wire::{CapabilityName, Challenge, Object, Refused, Sealed};
 
 use crate::inner::Inner;
-use crate::{Caller, Command, Event, Parts, Reply, SettingsChange, Tree};
+use crate::{Caller, Command, Event, Parts, Reply, SettingsChange, SignTrial, Tree};
 
 /// Where a request came from; a challenge serves only on the link that issued it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -81,6 +82,28 @@ impl House {
     /// A command of the keeper.
     pub async fn command(&self, caller: Caller, command: Command) -> Reply {
         crate::keeper::command(&self.inner, caller, command).await
+    }
+
+    /// The keeper tries a capture: on record, at its place, under the lit sign, without a grant. What it captured is the caller's to
+    /// judge and to let go.
+    ///
+    /// # Errors
+    /// One sentence that says why there is nothing.
+    pub async fn try_capture(
+        &self,
+        name: &CapabilityName,
+        handler: Arc<dyn CaptureHandler>,
+        arguments: Object,
+    ) -> Result<Object, String> {
+        crate::trial::capture(&self.inner, name, handler, arguments).await
+    }
+
+    /// The keeper tries the in-use sign: on and off, each read back.
+    ///
+    /// # Errors
+    /// When no record of it can be written; then nothing moved.
+    pub async fn try_sign(&self) -> Result<SignTrial, String> {
+        crate::trial::sign(&self.inner).await
     }
 
     /// The supervision tree, as the actors publish it.

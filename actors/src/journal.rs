@@ -41,6 +41,19 @@ impl Draft {
         Self::plain(RecordKind::Keeper, what, ownership, now_ms)
     }
 
+    /// A lighting of the sign that no call was the reason for.
+    pub(crate) fn sign(what: impl Into<String>, ownership: u64, on_at: u64, off_at: u64) -> Self {
+        let plain = Self::plain(RecordKind::Sign, what, ownership, off_at);
+        Self {
+            received_at: None,
+            ended_at: None,
+            outcome: None,
+            sign_on_at: Some(on_at),
+            sign_off_at: Some(off_at),
+            ..plain
+        }
+    }
+
     /// An ownership change.
     pub(crate) fn change(what: impl Into<String>, ownership: u64, id: Option<Id>, now_ms: u64) -> Self {
         Self { id, ..Self::plain(RecordKind::Change, what, ownership, now_ms) }

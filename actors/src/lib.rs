@@ -37,6 +37,7 @@ mod supervise;
 #[cfg(test)]
 mod testing;
 pub mod tree;
+mod trial;
 
 pub use authority::Permit;
 pub use census::HouseCensus;
@@ -49,3 +50,4 @@ pub use house::{Forbidden, GrowError, House, Link};
 pub use parts::{Group, Installed, Limits, Parts, Service, SettingsChange, Work};
 pub use store::{MemoryVault, OpenedVault, Reader, STATE_FILE, Seal, SqliteVault, Vault, VaultError};
 pub use tree::{Node, NodeState, Tree};
+pub use trial::SignTrial;

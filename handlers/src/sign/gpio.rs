@@ -7,7 +7,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
-use config::{GpioLine, LineName};
+use config::{GpioLine, LineName, SignCarrier};
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 
@@ -322,6 +322,10 @@ impl SignBackend for GpioSign {
 
     fn simulated(&self) -> bool {
         false
+    }
+
+    fn carrier(&self) -> Option<SignCarrier> {
+        Some(SignCarrier::Gpio)
     }
 
     fn light(&self) -> BoxFuture<'static, Result<(), SignFault>> {

@@ -8,6 +8,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use config::SignCarrier;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 
@@ -183,6 +184,10 @@ impl SignBackend for LedSign {
 
     fn simulated(&self) -> bool {
         false
+    }
+
+    fn carrier(&self) -> Option<SignCarrier> {
+        Some(SignCarrier::Led)
     }
 
     fn light(&self) -> BoxFuture<'static, Result<(), SignFault>> {

@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use config::SignCarrier;
 use futures_util::future::BoxFuture;
 
 pub mod gpio;
@@ -18,7 +19,7 @@ mod tests;
 
 pub use gpio::GpioSign;
 pub use led::{FoundLed, LEDS, LedSign, leds};
-pub use lighting::{CHECK_EACH, Lit, ON_MIN, Sign, SignState};
+pub use lighting::{CHECK_EACH, Examined, Lit, ON_MIN, Sign, SignState};
 pub use simulated::{SignTrouble, SimulatedSign};
 
 /// One thing that can carry the sign.
@@ -30,6 +31,10 @@ pub trait SignBackend: Send + Sync {
     /// Whether the sign counts as lit only when this one is. Of those that are not required, one that works suffices.
     fn required(&self) -> bool {
         false
+    }
+    /// Which of the settings it is; none for what only pretends.
+    fn carrier(&self) -> Option<SignCarrier> {
+        None
     }
     /// Lights it; resolves when it has been read back or confirmed.
     fn light(&self) -> BoxFuture<'static, Result<(), SignFault>>;
@@ -64,6 +69,10 @@ impl SignBackend for Needed {
 
     fn required(&self) -> bool {
         true
+    }
+
+    fn carrier(&self) -> Option<SignCarrier> {
+        self.0.carrier()
     }
 
     fn light(&self) -> BoxFuture<'static, Result<(), SignFault>> {
@@ -111,4 +120,14 @@ pub enum SignFault {
     /// It was lit and is no more, and a capture under it has not ended yet.
     #[error("the in-use sign went out: {0}")]
     Lost(String),
+}
+
+impl SignFault {
+    /// Whether it is the fault of the backend of this name.
+    fn names(&self, backend: &str) -> bool {
+        match self {
+            Self::NotReady { sign, .. } | Self::Unconfirmed { sign, .. } => sign == backend,
+            Self::NoBackend | Self::Unwatched | Self::Lost(_) => false,
+        }
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use config::SignCarrier;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use handlers::{Fault, Screen, Shown, SignBackend, SignFault};
@@ -108,6 +109,10 @@ impl SignBackend for Display {
 
     fn simulated(&self) -> bool {
         self.inner.simulated
+    }
+
+    fn carrier(&self) -> Option<SignCarrier> {
+        Some(SignCarrier::Display)
     }
 
     fn light(&self) -> BoxFuture<'static, Result<(), SignFault>> {
