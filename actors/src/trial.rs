@@ -13,7 +13,6 @@ use handlers::sign::Examined;
 use handlers::{Call, CaptureHandler, Lit, SignFault, SignState};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
-use wire::record::RecordKind;
 use wire::{CapabilityName, Object};
 
 use crate::inner::Inner;

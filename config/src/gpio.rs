@@ -142,7 +142,8 @@ mod tests {
 
     #[test]
     fn a_line_is_named_by_chip_and_number_by_chip_and_name_or_by_a_name_alone() {
-        let rows: &[(&str, Option<&str>, LineName, bool, bool, &str)] = &[
+        type Row<'a> = (&'a str, Option<&'a str>, LineName, bool, bool, &'a str);
+        let rows: &[Row<'_>] = &[
             ("gpiochip0/17", Some("gpiochip0"), LineName::Offset(17), false, false, "gpiochip0/17"),
             ("pinctrl-bcm2711/17", Some("pinctrl-bcm2711"), LineName::Offset(17), false, false, "pinctrl-bcm2711/17"),
             ("INTC1055:00/007", Some("INTC1055:00"), LineName::Offset(7), false, false, "INTC1055:00/7"),

@@ -1,4 +1,4 @@
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::disallowed_methods, reason = "tests; their tasks end with them")]
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
