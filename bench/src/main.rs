@@ -12,6 +12,7 @@
 )]
 
 mod crypto;
+mod house;
 mod load;
 mod report;
 mod restart;

@@ -4,14 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use actors::{Group, House, HouseCensus, Installed, Limits, Link, MemoryVault, Parts, Service, Vault, Work};
-use bytes::Bytes;
+use actors::{Installed, Work};
 use futures_util::future::BoxFuture;
-use handlers::{Call, Fault, Handler, Sign, SystemClock};
-use runtime::SystemChance;
-use wire::{Declaration, Envelope, ErrorCode, Head, Id, Object, OwnerRequest, SecretKey, Signer};
+use handlers::{Call, Fault, Handler};
+use wire::{Declaration, ErrorCode, Object};
 
-use crate::load::Party;
+use crate::house;
+use crate::load::{Party, health};
 use crate::server::owned_state;
 
 /// A capability that panics when told to.
@@ -52,15 +51,14 @@ pub(crate) async fn times_ms(rounds: u32) -> anyhow::Result<Vec<f64>> {
 async fn once() -> anyhow::Result<Duration> {
     let party = Party::new();
     let break_now = Arc::new(AtomicBool::new(false));
-    let house = grow(&party, &break_now).await?;
-    anyhow::ensure!(ask(&house, &party, 1).await?.is_ok(), "it does not answer");
+    let house = house::grow(&party, &owned_state(&party)?, vec![fragile(&break_now)]).await?;
+    let health = health();
+    anyhow::ensure!(house::ask(&house, &party, &health).await?.is_ok(), "it does not answer");
     break_now.store(true, Ordering::SeqCst);
-    anyhow::ensure!(ask(&house, &party, 2).await? == Err(ErrorCode::Failed), "it did not break");
+    let broken = house::ask(&house, &party, &health).await?.map_err(|refusal| refusal.error);
+    anyhow::ensure!(broken == Err(ErrorCode::Failed), "it did not break");
     let broke = Instant::now();
-    for id in 3..u64::MAX {
-        if ask(&house, &party, id).await?.is_ok() {
-            break;
-        }
+    while house::ask(&house, &party, &health).await?.is_err() {
         tokio::task::yield_now().await;
     }
     let took = broke.elapsed();
@@ -68,44 +66,12 @@ async fn once() -> anyhow::Result<Duration> {
     Ok(took)
 }
 
-async fn grow(party: &Party, break_now: &Arc<AtomicBool>) -> anyhow::Result<House> {
-    let mut vault = MemoryVault::new();
-    vault.put_durable(&owned_state(party)?)?;
+fn fragile(break_now: &Arc<AtomicBool>) -> Installed {
     let declaration = Declaration::device_health();
     let (of_made, break_now) = (declaration.clone(), Arc::clone(break_now));
     let make = move || {
         let (declaration, break_now) = (of_made.clone(), Arc::clone(&break_now));
         Ok(Work::Plain(Arc::new(Fragile { declaration, break_now })))
     };
-    let no_services: Vec<(Group, &'static str, Arc<dyn Service>)> = Vec::new();
-    let clock = Arc::new(SystemClock);
-    let parts = Parts {
-        signer: Arc::new(SecretKey::from_seed(&party.device.seed())),
-        name: "bench".to_owned(),
-        version: "bench",
-        simulated: true,
-        sign: Sign::new(Vec::new(), clock.clone()),
-        clock,
-        chance: Arc::new(SystemChance),
-        boot_id: "bench".to_owned(),
-        census: HouseCensus::new(),
-        vault: Box::new(vault),
-        notices: Vec::new(),
-        capabilities: vec![Installed { declaration, make: Arc::new(make), custom: None }],
-        services: no_services,
-        limits: Limits { rate_per_second: 1_000_000, rate_burst: 1_000_000 },
-    };
-    Ok(House::grow(parts).await?)
-}
-
-async fn ask(house: &House, party: &Party, number: u64) -> anyhow::Result<Result<(), ErrorCode>> {
-    let mut id = [0; 24];
-    id[..8].copy_from_slice(&number.to_be_bytes());
-    let head =
-        Head { id: Id::from_bytes(id), challenge: house.challenge(Link::Direct), to: party.device.public().clone() };
-    let request = OwnerRequest::Invoke { capability: "device.health".parse()?, arguments: Object::new() };
-    let sealed = wire::envelope::seal(&party.owner, &request.to_body(&head));
-    let answer = house.answer(Link::Direct, Bytes::from(sealed.into_bytes())).await?;
-    let (_, _, answer) = Envelope::parse_result(answer.as_bytes())?.open_answer(party.device.public())?.into_parts();
-    Ok(answer.outcome.map(|_| ()).map_err(|refusal| refusal.error))
+    Installed { declaration, make: Arc::new(make), custom: None }
 }

@@ -20,6 +20,7 @@ mod tests;
 mod units;
 
 pub use origin::OriginError;
+pub use units::size_in_words;
 
 /// Time for one call unless the manifest says otherwise: instantiation and host calls included.
 pub const TIMEOUT_DEFAULT: Duration = Duration::from_secs(1);
@@ -39,8 +40,8 @@ pub const RESULT_BYTES_MAX: usize = 1024 * 1024;
 pub const REACH_ENTRIES_MAX: usize = 16;
 /// Bounds stand inside five containers of a signed registration, which has 16 at most; one is left to spare.
 pub const ARGUMENTS_DEPTH_MAX: usize = 10;
-/// A description and bounds at their largest, with white space and escapes.
-pub const DESCRIPTOR_BYTES_MAX: usize = 16 * 1024;
+/// Longest description in a file: bounds of at most 4 KiB, a line of at most 200 bytes, and what JSON puts around them.
+pub const DESCRIPTOR_BYTES_MAX: usize = 8 * 1024;
 
 /// What the keeper says about a handler.
 #[derive(Debug, Clone, PartialEq)]

@@ -6,15 +6,18 @@
 //! connected to, so that a name whose answer changes gains nothing. An IP literal stands in the manifest as the keeper wrote it and is
 //! taken so. Dropping the future drops the connection; nothing is kept between requests.
 
+use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use config::manifest::Origin;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use handlers::wasm::outbound::{Outbound, OutboundAnswer, OutboundRequest, OutboundTrouble};
+use handlers::wasm::outbound::{
+    Outbound, OutboundAnswer, OutboundRequest, OutboundTrouble, is_of_the_hop, is_the_senders,
+};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::{Body, Incoming};
 use hyper::client::conn::http1;
@@ -26,7 +29,7 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::sync::{OnceCell, Semaphore};
+use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_rustls::TlsConnector;
 
@@ -42,26 +45,11 @@ const HEAD_LINES_MAX: usize = 100;
 /// Names looked up at once. A lookup that nobody answers holds its thread for half a minute, and nothing can end it sooner.
 const LOOKUPS_MAX: usize = 8;
 
+/// Lookups of one name at once, so that a name whose server is dead leaves room for the names of other handlers.
+const LOOKUPS_OF_A_NAME_MAX: usize = 2;
+
 /// Addresses of one name that are tried, so that each has a fair part of the time.
 const ADDRESSES_MAX: usize = 4;
-
-/// Headers that frame a message or name its hop: never a handler's, and never handed to one.
-const OF_THE_HOP: [&str; 11] = [
-    "connection",
-    "expect",
-    "keep-alive",
-    "proxy-authenticate",
-    "proxy-authorization",
-    "proxy-connection",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-    "http2-settings",
-];
-
-/// What is added here to a request alone.
-const OF_THE_REQUEST: [&str; 2] = ["host", "content-length"];
 
 /// Turns names into addresses, and says which addresses a name may lead to.
 pub(crate) trait Names: Send + Sync {
@@ -88,7 +76,7 @@ impl Ways {
     /// With the system's resolver and the system's roots.
     #[must_use]
     pub fn of_the_system() -> Self {
-        Self::new(Arc::new(SystemNames { lookups: Arc::new(Semaphore::new(LOOKUPS_MAX)) }), Arc::new(system_roots))
+        Self::new(Arc::new(Arc::new(SystemNames(Lookups::new()))), Arc::new(system_roots))
     }
 
     pub(crate) fn new(names: Arc<dyn Names>, roots: Roots) -> Self {
@@ -172,16 +160,12 @@ fn message(request: OutboundRequest) -> Result<Request<Full<Bytes>>, OutboundTro
     headers.insert(CONNECTION, HeaderValue::from_static("close"));
     for (name, value) in request.headers {
         let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_malformed| denied)?;
-        if of_the_hop(&name) || OF_THE_REQUEST.contains(&name.as_str()) {
+        if is_the_senders(name.as_str()) {
             return Err(denied);
         }
         headers.append(name, HeaderValue::from_bytes(&value).map_err(|_malformed| denied)?);
     }
     Ok(message)
-}
-
-fn of_the_hop(name: &HeaderName) -> bool {
-    OF_THE_HOP.contains(&name.as_str())
 }
 
 /// `Host`: the port only where the scheme does not imply it.
@@ -247,7 +231,9 @@ fn end_to_end(headers: &HeaderMap) -> Vec<(String, Vec<u8>)> {
         .flat_map(|value| value.split(','))
         .map(|name| name.trim().to_ascii_lowercase())
         .collect();
-    let kept = headers.iter().filter(|(name, _)| !of_the_hop(name) && !named.iter().any(|hop| hop == name.as_str()));
+    let kept = headers
+        .iter()
+        .filter(|(name, _)| !is_of_the_hop(name.as_str()) && !named.iter().any(|hop| hop == name.as_str()));
     kept.map(|(name, value)| (name.as_str().to_owned(), value.as_bytes().to_vec())).collect()
 }
 
@@ -280,18 +266,43 @@ fn system_roots() -> Vec<CertificateDer<'static>> {
 }
 
 /// The system's resolver.
-struct SystemNames {
-    lookups: Arc<Semaphore>,
+struct SystemNames(Lookups);
+
+/// Room for lookups: so many in all, and fewer of one name.
+struct Lookups {
+    all: Arc<Semaphore>,
+    of_names: Mutex<HashMap<String, Arc<Semaphore>>>,
 }
 
-impl Names for SystemNames {
+impl Lookups {
+    fn new() -> Self {
+        Self { all: Arc::new(Semaphore::new(LOOKUPS_MAX)), of_names: Mutex::default() }
+    }
+
+    /// Room for one lookup of `host`, until both are dropped. Waits for it, first behind those of the same name.
+    async fn room(&self, host: &str) -> io::Result<[OwnedSemaphorePermit; 2]> {
+        let of_name = self.of_name(host);
+        let of_name = of_name.acquire_owned().await.map_err(io::Error::other)?;
+        Ok([of_name, Arc::clone(&self.all).acquire_owned().await.map_err(io::Error::other)?])
+    }
+
+    fn of_name(&self, host: &str) -> Arc<Semaphore> {
+        let mut names = self.of_names.lock().unwrap_or_else(PoisonError::into_inner);
+        // Those that nobody looks up, or waits for, are forgotten.
+        names.retain(|_, of_name| Arc::strong_count(of_name) > 1);
+        let fresh = || Arc::new(Semaphore::new(LOOKUPS_OF_A_NAME_MAX));
+        Arc::clone(names.entry(host.to_owned()).or_insert_with(fresh))
+    }
+}
+
+impl Names for Arc<SystemNames> {
     fn resolve(&self, host: &str, port: u16) -> BoxFuture<'static, io::Result<Vec<SocketAddr>>> {
-        let (lookups, host) = (Arc::clone(&self.lookups), host.to_owned());
+        let (names, host) = (Self::clone(self), host.to_owned());
         async move {
-            let permit = lookups.acquire_owned().await.map_err(io::Error::other)?;
-            // The permit goes with the thread, which outlives a request that was given up. tokio's own lookup would let it go at once.
+            let room = names.0.room(&host).await?;
+            // The room goes with the thread, which outlives a request that was given up. tokio's own lookup would let it go at once.
             let found = tokio::task::spawn_blocking(move || {
-                let _permit = permit;
+                let _room = room;
                 (host.as_str(), port).to_socket_addrs().map(Iterator::collect)
             });
             found.await.map_err(io::Error::other)?

@@ -4,25 +4,22 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use actors::FolderNow;
-use actors::{
-    Custom, Group, HandlerAbout, House, HouseCensus, Installed, Limits, Link, MemoryVault, Parts, Service, Vault, Work,
-};
+use actors::{Custom, FolderNow, HandlerAbout, Installed, Work};
 use anyhow::Context;
-use bytes::Bytes;
 use config::digest::Digest;
 use config::manifest::{MEMORY_DEFAULT, RESULT_BYTES_DEFAULT, Reach};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use handlers::SystemClock;
 use handlers::wasm::log::HandlerLog;
 use handlers::wasm::outbound::{Outbound, OutboundAnswer, OutboundRequest, OutboundTrouble};
 use handlers::wasm::reach::Protected;
 use handlers::wasm::{Program, Source, Spec, WasmHandler, Workshop, WorkshopParts};
-use handlers::{Sign, SystemClock};
 use runtime::SystemChance;
-use wire::{Arguments, Bounds, Declaration, Envelope, Object, OwnerRequest, Refusal, SecretKey, Signer};
+use wire::{Arguments, Bounds, Declaration, OwnerRequest};
 
 use super::{ARGUMENTS, Drop, ECHO};
+use crate::house;
 use crate::load::Party;
 use crate::server::owned_state;
 
@@ -125,7 +122,9 @@ impl Inside {
     /// Times of whole calls through the gate of a house: verified, authorised, run, recorded, signed.
     pub(crate) async fn through_a_house(&self, calls: usize) -> anyhow::Result<Vec<Duration>> {
         let party = Party::new();
-        let house = grow(&party, &self.drop).await?;
+        let mut durable = owned_state(&party)?;
+        durable.grants.insert(self.drop.name.grant(), self.drop.grant());
+        let house = house::grow(&party, &durable, Vec::new()).await?;
         let handler = self.handler();
         let custom = Custom {
             seal: self.drop.grant().seal.context("a seal")?,
@@ -139,50 +138,16 @@ impl Inside {
         anyhow::ensure!(refused.is_empty(), "the house refused the handler: {refused:?}");
         let request =
             OwnerRequest::Invoke { capability: self.drop.name.clone(), arguments: wire::json::parse(ARGUMENTS)? };
-        while ask(&house, &party, &request).await?.is_err() {
+        while house::ask(&house, &party, &request).await?.is_err() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         let mut times = Vec::with_capacity(calls);
         for _ in 0..calls {
             let began = Instant::now();
-            anyhow::ensure!(ask(&house, &party, &request).await?.is_ok(), "a call failed");
+            anyhow::ensure!(house::ask(&house, &party, &request).await?.is_ok(), "a call failed");
             times.push(began.elapsed());
         }
         house.drain(Duration::ZERO).await;
         Ok(times)
     }
-}
-
-async fn ask(house: &House, party: &Party, request: &OwnerRequest) -> anyhow::Result<Result<Object, Refusal>> {
-    let head = party.head(&house.challenge(Link::Direct));
-    let sealed = wire::envelope::seal(&party.owner, &request.to_body(&head));
-    let answer = house.answer(Link::Direct, Bytes::from(sealed.into_bytes())).await?;
-    let (_, _, answer) = Envelope::parse_result(answer.as_bytes())?.open_answer(party.device.public())?.into_parts();
-    Ok(answer.outcome)
-}
-
-async fn grow(party: &Party, drop: &Drop) -> anyhow::Result<House> {
-    let mut vault = MemoryVault::new();
-    let mut durable = owned_state(party)?;
-    durable.grants.insert(drop.name.grant(), drop.grant());
-    vault.put_durable(&durable)?;
-    let no_services: Vec<(Group, &'static str, Arc<dyn Service>)> = Vec::new();
-    let clock = Arc::new(SystemClock);
-    let parts = Parts {
-        signer: Arc::new(SecretKey::from_seed(&party.device.seed())),
-        name: "bench".to_owned(),
-        version: "bench",
-        simulated: true,
-        sign: Sign::new(Vec::new(), clock.clone()),
-        clock,
-        chance: Arc::new(SystemChance),
-        boot_id: "bench".to_owned(),
-        census: HouseCensus::new(),
-        vault: Box::new(vault),
-        notices: Vec::new(),
-        capabilities: Vec::new(),
-        services: no_services,
-        limits: Limits { rate_per_second: 1_000_000, rate_burst: 1_000_000 },
-    };
-    Ok(House::grow(parts).await?)
 }

@@ -24,7 +24,7 @@ pub(super) fn bytes_within(bytes: usize, given: &str, least: usize, most: usize)
     if (least..=most).contains(&bytes) {
         Ok(bytes)
     } else {
-        Err(format!("{given} is not within {} and {}", shown(least), shown(most)))
+        Err(format!("{given} is not within {} and {}", size_in_words(least), size_in_words(most)))
     }
 }
 
@@ -45,12 +45,15 @@ pub(super) fn timeout(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// A size in its largest whole unit.
-fn shown(bytes: usize) -> String {
+/// A size in words, in its largest whole unit: "64 KiB", "1000 bytes". A manifest takes the first as it stands here.
+#[must_use]
+pub fn size_in_words(bytes: usize) -> String {
+    const KIB: usize = 1024;
+    const MIB: usize = 1024 * KIB;
     match bytes {
-        _ if bytes >= 1024 * 1024 && bytes.is_multiple_of(1024 * 1024) => format!("{}MiB", bytes / (1024 * 1024)),
-        _ if bytes >= 1024 && bytes.is_multiple_of(1024) => format!("{}KiB", bytes / 1024),
-        _ => format!("{bytes} bytes"),
+        whole if whole >= MIB && whole.is_multiple_of(MIB) => format!("{} MiB", whole / MIB),
+        whole if whole >= KIB && whole.is_multiple_of(KIB) => format!("{} KiB", whole / KIB),
+        other => format!("{other} bytes"),
     }
 }
 

@@ -11,7 +11,7 @@ mod tests;
 use std::borrow::Cow;
 use std::fmt::Display;
 
-use config::manifest::{Descriptor, ManifestError};
+use config::manifest::{DESCRIPTOR_BYTES_MAX, Descriptor, ManifestError};
 use wasi_preview1_component_adapter_provider::{
     WASI_SNAPSHOT_PREVIEW1_ADAPTER_NAME, WASI_SNAPSHOT_PREVIEW1_REACTOR_ADAPTER,
 };
@@ -29,8 +29,6 @@ const WORLD: &str = "handler";
 const INVOKE: &str = "invoke";
 /// Where a component carries its description.
 pub const DESCRIPTOR_SECTION: &str = "device:handler/descriptor";
-/// Longest description in a file: bounds of at most 4 KiB, a line of at most 200 bytes, and what JSON puts around them.
-pub const DESCRIPTOR_BYTES_MAX: usize = 8 * 1024;
 
 /// Begins every WebAssembly file.
 const MAGIC: &[u8] = b"\0asm";

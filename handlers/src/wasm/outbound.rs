@@ -8,6 +8,23 @@ use std::time::Duration;
 use config::manifest::Origin;
 use futures_util::future::BoxFuture;
 
+/// Headers that frame a message or name its hop (RFC 9110, 7.6.1): never a handler's, and never handed to one. Neither is anything
+/// that begins with `proxy-`.
+const OF_THE_HOP: [&str; 8] =
+    ["connection", "expect", "http2-settings", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"];
+
+/// Whether a header, its name in lower case, is of the hop.
+#[must_use]
+pub fn is_of_the_hop(name: &str) -> bool {
+    OF_THE_HOP.contains(&name) || name.starts_with("proxy-")
+}
+
+/// Whether a header of a request, its name in lower case, is made by whoever sends it.
+#[must_use]
+pub fn is_the_senders(name: &str) -> bool {
+    is_of_the_hop(name) || matches!(name, "host" | "content-length")
+}
+
 /// Sends requests of handlers.
 pub trait Outbound: Send + Sync {
     /// Sends one request to exactly this origin and collects the answer. A name must not lead to a loopback, link-local, multicast or

@@ -15,7 +15,7 @@ use serde_bytes::ByteBuf;
 use tokio::time::Instant;
 
 use super::frame::{HttpAnswer, HttpRequest, HttpTrouble};
-use super::outbound::{Outbound, OutboundAnswer, OutboundRequest, OutboundTrouble};
+use super::outbound::{Outbound, OutboundAnswer, OutboundRequest, OutboundTrouble, is_the_senders};
 
 /// Requests of one call: enough for a conversation with a lamp, not for a flood.
 pub(crate) const REQUESTS_MAX: usize = 16;
@@ -31,11 +31,6 @@ const HEADER_BYTES_MAX: usize = 16 * 1024;
 const PATH_BYTES_MAX: usize = 8 * 1024;
 /// Longest method known to any registry is `UPDATEREDIRECTREF`.
 const METHOD_BYTES_MAX: usize = 20;
-/// Headers that frame a message, or are meant for the next hop.
-const HOP_HEADERS: [&str; 9] =
-    ["host", "connection", "transfer-encoding", "content-length", "upgrade", "te", "trailer", "keep-alive", "expect"];
-/// All of these go too.
-const HOP_PREFIX: &str = "proxy-";
 
 /// What became of a request, and its number.
 pub(crate) type Answered = (u64, Result<HttpAnswer, HttpTrouble>);
@@ -148,7 +143,7 @@ fn is_path(path: &str) -> bool {
 /// Headers that go through, their names in lower case.
 fn through(headers: impl Iterator<Item = (String, Vec<u8>)>) -> Vec<(String, Vec<u8>)> {
     let named = headers.map(|(name, value)| (name.to_ascii_lowercase(), value));
-    named.filter(|(name, _)| !HOP_HEADERS.contains(&name.as_str()) && !name.starts_with(HOP_PREFIX)).collect()
+    named.filter(|(name, _)| !is_the_senders(name)).collect()
 }
 
 /// Whether headers have a right form and size: no value can begin a line of its own.

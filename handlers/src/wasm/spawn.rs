@@ -1,7 +1,7 @@
 //! Where processes are started: the one place of the whole program.
 //!
 //! Owns a thread that lives as long as the workshop and starts every child, because the kernel ends a child when the *thread* that
-//! started it ends. A child gets its two pipes and nothing else: no descriptor, no environment, no folder, no terminal's signals. It is
+//! started it ends. A child gets its two pipes and nothing else: no descriptor, no environment but a word for its allocator, no folder, no terminal's signals. It is
 //! reaped by a thread of its own, whatever becomes of us; dropping its [`Life`] kills it.
 //!
 //! The one `unsafe` of the parent's side stands here: another thread may open a descriptor that is not closed on exec at any moment, so
@@ -27,6 +27,10 @@ use super::line;
 
 /// Orders that may wait for the thread: more than there can be children, a compiler and a probe together.
 const ORDERS_MAX: usize = 32;
+
+/// The one variable of a child's environment: its allocator (mimalloc) sets 16 MiB aside at a time, not 1 GiB. What it sets aside
+/// counts against the limit on data, which else would lie a gigabyte above the guest's own.
+const ALLOCATOR_ROOM: (&str, &str) = ("MIMALLOC_ARENA_RESERVE", "16MiB");
 
 /// Which program a child is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -166,6 +170,7 @@ fn command(program: &Program) -> Command {
     };
     let mut command = Command::new(path);
     command.arg0(OsStr::new("latchkeyd")).arg(CHILD_ARGUMENT).env_clear().current_dir("/");
+    command.env(ALLOCATOR_ROOM.0, ALLOCATOR_ROOM.1);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
     // A group of its own: Ctrl-C at our terminal is for us.
     command.process_group(0);

@@ -11,7 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use config::folder::{HANDLER_BYTES_MAX, HandlerFile};
-use handlers::wasm::author::{self, DESCRIPTOR_BYTES_MAX, Lang};
+use config::manifest::DESCRIPTOR_BYTES_MAX;
+use handlers::wasm::author::{self, Lang};
 use handlers::wasm::confine::Confinement;
 use handlers::wasm::log::{HandlerLog, LogLine};
 use handlers::wasm::{Protected, Spent, Workshop, WorkshopParts};

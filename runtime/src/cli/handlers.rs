@@ -5,6 +5,7 @@
 use std::fmt::Write;
 
 use actors::{Command, HandlerLine, HandlerState, Reply};
+use config::manifest::size_in_words;
 use handlers::wasm::log::{Level, LogLine};
 use serde_json::Value;
 use wire::text::visible;
@@ -225,14 +226,9 @@ pub(super) fn limit_words(timeout_ms: u64, memory_bytes: u64, result_bytes_max: 
     format!("{time} a call, {} of memory, a result of {}", size(memory_bytes), size(result_bytes_max))
 }
 
+/// A size that came over the socket.
 pub(super) fn size(bytes: u64) -> String {
-    const KIB: u64 = 1024;
-    const MIB: u64 = 1024 * KIB;
-    match bytes {
-        bytes if bytes >= MIB && bytes.is_multiple_of(MIB) => format!("{} MiB", bytes / MIB),
-        bytes if bytes >= KIB && bytes.is_multiple_of(KIB) => format!("{} KiB", bytes / KIB),
-        bytes => format!("{bytes} bytes"),
-    }
+    size_in_words(usize::try_from(bytes).unwrap_or(usize::MAX))
 }
 
 /// One below the other, behind a label of this width.

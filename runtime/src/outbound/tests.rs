@@ -326,3 +326,24 @@ async fn https_is_held_against_the_roots_and_the_name() {
     assert_eq!(ask(misnamed, vec![other]).await, Err(OutboundTrouble::Broken), "another name");
     assert_eq!(ask(address, Vec::new()).await, Err(OutboundTrouble::Broken), "no roots at all");
 }
+
+#[tokio::test]
+async fn lookups_of_a_name_that_nobody_answers_leave_room_for_other_names() {
+    let lookups = Lookups::new();
+    let mut hanging = Vec::new();
+    for _ in 0..LOOKUPS_OF_A_NAME_MAX {
+        hanging.push(lookups.room("dead.example").now_or_never().unwrap().unwrap());
+    }
+    let one_more = lookups.room("dead.example");
+    let mut one_more = std::pin::pin!(one_more);
+    assert!(one_more.as_mut().now_or_never().is_none(), "it waits behind its own name");
+    let other = lookups.room("live.example").now_or_never().unwrap().unwrap();
+    drop((hanging, other));
+    let _one_more = one_more.now_or_never().unwrap().unwrap();
+    let _room = lookups.room("third.example").now_or_never().unwrap().unwrap();
+    let known = lookups.of_names.lock().unwrap();
+    assert!(
+        !known.contains_key("live.example") && known.contains_key("third.example"),
+        "names that nobody looks up are forgotten"
+    );
+}

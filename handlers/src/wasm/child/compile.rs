@@ -4,6 +4,7 @@
 //! an `invoke` that is missing or of another type, a description that is too long or there twice. The same linker and the same type
 //! check stand before each run.
 
+use config::manifest::DESCRIPTOR_BYTES_MAX;
 use wasmparser::{Parser, Payload};
 use wasmtime::Engine;
 use wasmtime::component::types::ComponentItem;
@@ -11,14 +12,11 @@ use wasmtime::component::{Component, InstancePre};
 
 use super::guest::{Guest, Invoked, linker};
 use super::words;
+use crate::wasm::author::DESCRIPTOR_SECTION;
 use crate::wasm::frame::Compiled;
 
 /// The one export of a handler.
 pub(super) const INVOKE: &str = "invoke";
-/// The section with a handler's own description.
-const DESCRIPTOR: &str = "device:handler/descriptor";
-/// The longest description.
-const DESCRIPTOR_BYTES_MAX: usize = 8 * 1024;
 /// How every component begins, and how a core module does.
 const COMPONENT: &[u8] = b"\0asm\x0d\0\x01\0";
 const CORE_MODULE: &[u8] = b"\0asm\x01\0\0\0";
@@ -85,12 +83,14 @@ fn descriptor(bytes: &[u8]) -> Result<Option<Vec<u8>>, String> {
         match payload.map_err(|error| format!("it is damaged: {}", words::first_line(&error.to_string())))? {
             Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => depth = depth.saturating_add(1),
             Payload::End(_) => depth = depth.saturating_sub(1),
-            Payload::CustomSection(section) if depth == 0 && section.name() == DESCRIPTOR => {
+            Payload::CustomSection(section) if depth == 0 && section.name() == DESCRIPTOR_SECTION => {
                 if section.data().len() > DESCRIPTOR_BYTES_MAX {
-                    return Err(format!("its section `{DESCRIPTOR}` is longer than {DESCRIPTOR_BYTES_MAX} bytes"));
+                    return Err(format!(
+                        "its section `{DESCRIPTOR_SECTION}` is longer than {DESCRIPTOR_BYTES_MAX} bytes"
+                    ));
                 }
                 if found.replace(section.data().to_vec()).is_some() {
-                    return Err(format!("it has two sections `{DESCRIPTOR}`"));
+                    return Err(format!("it has two sections `{DESCRIPTOR_SECTION}`"));
                 }
             }
             _ => {}

@@ -3,6 +3,7 @@
 //! Called where a file is refused and where a call ends badly. Nothing of a guest is repeated at length: a cause is one line of at most
 //! [`LINE_BYTES_MAX`].
 
+use config::manifest::size_in_words;
 use wasmtime::{Error, Trap};
 use wasmtime_wasi::I32Exit;
 
@@ -27,11 +28,11 @@ pub(super) fn crash(error: &Error, broken: Option<Limit>, memory_bytes_max: usiz
     let trap = error.downcast_ref::<Trap>();
     match (trap, broken) {
         _ if root.contains(TOO_MUCH_AT_ONCE) => {
-            format!("copy limit: more than {} handed over at once", size(copied_bytes_max))
+            format!("copy limit: more than {} handed over at once", size_in_words(copied_bytes_max))
         }
         (Some(Trap::StackOverflow), _) => "trapped: call stack exhausted".to_owned(),
         // Whatever a guest does when it is refused more, it does because of that.
-        (_, Some(Limit::Memory)) => format!("memory limit: {}", size(memory_bytes_max)),
+        (_, Some(Limit::Memory)) => format!("memory limit: {}", size_in_words(memory_bytes_max)),
         (_, Some(Limit::Table)) => format!("table limit: {TABLE_ELEMENTS} elements"),
         _ if error.downcast_ref::<I32Exit>().is_some() => "trapped: it called exit".to_owned(),
         _ => format!("trapped: {}", first_line(&root).trim_start_matches(TRAP)),
@@ -40,7 +41,7 @@ pub(super) fn crash(error: &Error, broken: Option<Limit>, memory_bytes_max: usiz
 
 /// A result that the guest was allowed to hand over but not to have.
 pub(super) fn too_long(result_bytes_max: usize) -> String {
-    format!("result limit: {}", size(result_bytes_max))
+    format!("result limit: {}", size_in_words(result_bytes_max))
 }
 
 /// The first line of a text, cut.
@@ -51,14 +52,4 @@ pub(super) fn first_line(text: &str) -> String {
 fn cause(error: &Error) -> Option<String> {
     let root = first_line(&error.root_cause().to_string());
     (root != first_line(&error.to_string())).then_some(root)
-}
-
-fn size(bytes: usize) -> String {
-    const KIB: usize = 1024;
-    const MIB: usize = KIB * KIB;
-    match bytes {
-        whole if whole >= MIB && whole.is_multiple_of(MIB) => format!("{} MiB", whole / MIB),
-        whole if whole >= KIB && whole.is_multiple_of(KIB) => format!("{} KiB", whole / KIB),
-        other => format!("{other} bytes"),
-    }
 }

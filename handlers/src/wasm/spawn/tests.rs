@@ -58,7 +58,7 @@ async fn a_child_has_its_argument_its_pipes_and_nothing_else() {
         found.unwrap_or_else(|| unreachable!("no {name} in {text}")).trim()
     };
     assert_eq!(value("arguments"), CHILD_ARGUMENT);
-    assert_eq!(value("environment"), "");
+    assert_eq!(value("environment"), "MIMALLOC_ARENA_RESERVE=16MiB");
     assert_eq!(value("folder"), "/");
     assert_eq!(value("read"), "hello");
     let (group, pid) = value("group").split_once(" of ").unwrap();
@@ -122,5 +122,6 @@ fn the_program_that_runs_is_started_by_its_inode() {
     let command = command(&Program::This);
     assert_eq!(command.get_program(), "/proc/self/exe");
     assert_eq!(command.get_args().collect::<Vec<_>>(), [CHILD_ARGUMENT]);
-    assert_eq!(command.get_envs().count(), 0);
+    let environment: Vec<_> = command.get_envs().map(|(name, _)| name).collect();
+    assert_eq!(environment, [ALLOCATOR_ROOM.0]);
 }
