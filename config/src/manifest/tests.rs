@@ -156,14 +156,14 @@ fn a_value_beyond_its_limit_names_the_key_the_limit_and_what_was_given() {
         ("timeout = '61s'", "61s", "60s", "line 1: `timeout`: \"61s\" is not within 1ms and 60s"),
         ("timeout = '60001ms'", "60001", "60000", "line 1: `timeout`: \"60001ms\" is not within 1ms and 60s"),
         ("timeout = '0s'", "0s", "1s", "line 1: `timeout`: \"0s\" is not within 1ms and 60s"),
-        ("memory = '257MiB'", "257", "256", "line 1: `memory`: \"257MiB\" is not within 64KiB and 256MiB"),
-        ("memory = '63KiB'", "63", "64", "line 1: `memory`: \"63KiB\" is not within 64KiB and 256MiB"),
-        ("memory = -1", "-1", "65536", "line 1: `memory`: -1 is not within 64KiB and 256MiB"),
+        ("memory = '257MiB'", "257", "256", "line 1: `memory`: \"257MiB\" is not within 64 KiB and 256 MiB"),
+        ("memory = '63KiB'", "63", "64", "line 1: `memory`: \"63KiB\" is not within 64 KiB and 256 MiB"),
+        ("memory = -1", "-1", "65536", "line 1: `memory`: -1 is not within 64 KiB and 256 MiB"),
         (
             "memory = '18446744073709551615MiB'",
             "18446744073709551615",
             "1",
-            "line 1: `memory`: \"18446744073709551615MiB\" is not within 64KiB and 256MiB",
+            "line 1: `memory`: \"18446744073709551615MiB\" is not within 64 KiB and 256 MiB",
         ),
         (
             "result_bytes_max = 1048577",
@@ -401,7 +401,7 @@ fn a_descriptor_describes_and_may_not_ask_for_more() {
         ),
         (r#"{"arguments":{"type":"object","default":{}}}"#, "arguments: unknown keyword default"),
         (&deep, "arguments: 11 objects and lists inside one another, at most 10"),
-        (&large, "at most 16384 bytes, this has 16403"),
+        (&large, "at most 8192 bytes, this has 8211"),
     ];
     for (json, reason) in rows {
         let sentence = Descriptor::parse(json.as_bytes()).expect_err(json).to_string();
