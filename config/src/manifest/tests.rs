@@ -169,9 +169,9 @@ fn a_value_beyond_its_limit_names_the_key_the_limit_and_what_was_given() {
             "result_bytes_max = 1048577",
             "1048577",
             "1048576",
-            "line 1: `result_bytes_max`: 1048577 is not within 2 bytes and 1MiB",
+            "line 1: `result_bytes_max`: 1048577 is not within 2 bytes and 1 MiB",
         ),
-        ("result_bytes_max = 1", "1", "2", "line 1: `result_bytes_max`: 1 is not within 2 bytes and 1MiB"),
+        ("result_bytes_max = 1", "1", "2", "line 1: `result_bytes_max`: 1 is not within 2 bytes and 1 MiB"),
         (&format!("description = '{long}'"), "é", "e", ""),
         ("description = ' '", "' '", "' x'", "line 1: `description`: a description has 1 to 200 bytes, this has 1"),
     ];
