@@ -14,10 +14,12 @@ use std::time::{Duration, Instant};
 mod driver;
 mod kitchen;
 
+use actors::{Command, Reply};
 use driver::{Browser, raw};
 use handlers::{CameraTrouble, SignTrouble};
 use kitchen::{Kitchen, until};
-use latchkey_tests::{Room, Start};
+use latchkey_tests::guests::{Dropbox, Mode};
+use latchkey_tests::{Agent, Keeper, Room, Start};
 use serde_json::Value;
 use wire::{ErrorCode, Object};
 
@@ -100,6 +102,47 @@ async fn the_page_shows_texts_and_pictures_and_who_acts_with_what() {
         browser.shot(&format!("{screen}-picture")).await;
         assert_eq!(browser.console().await, Vec::<String>::new());
         browser.close().await;
+    }
+}
+
+#[tokio::test]
+async fn a_handler_whose_content_changed_is_told_on_the_page_with_the_command_that_grants_it_anew() {
+    const NAME: &str = "custom.example.echo";
+    for (size, screen) in [(WALL, "wall"), (HAND, "hand")] {
+        let Some(browser) = Browser::open(size).await else { return };
+        let room = Room::new();
+        let handlers = Dropbox::at(&room.config().join("handlers"));
+        handlers.fixture(NAME, "echo", Mode::default());
+        let daemon = Start::simulated(&room).set("device.name=kitchen").up();
+        let agent = Agent::new("kitchen-bot@home.example.org");
+        agent.own(&daemon.line(), &daemon.keeper());
+        browser.client.goto(daemon.address().display.as_deref().expect("the page is served")).await.unwrap();
+        grant_when_ready(&daemon.keeper(), NAME).await;
+        browser.until(&format!("document.getElementById('idle').textContent.includes('Allowed: {NAME}')")).await;
+        assert_eq!(browser.text("#idle-changed").await, "", "control: nothing has changed");
+
+        handlers.fixture(NAME, "echo", Mode { top: "timeout = \"2s\"", ..Mode::default() });
+        browser.until(&format!("document.getElementById('idle-changed').textContent.includes({NAME:?})")).await;
+        let told = browser.text("#idle-changed").await;
+        assert!(told.contains("changed") && told.contains(&format!("grant {NAME}")), "{told}");
+        assert_eq!(browser.js(&format!("return {INSIDE}")).await, Value::Bool(true), "{screen}");
+        browser.shot(&format!("{screen}-changed")).await;
+        grant_when_ready(&daemon.keeper(), NAME).await;
+        browser.until("document.getElementById('idle-changed').textContent === ''").await;
+        assert_eq!(browser.console().await, Vec::<String>::new());
+        browser.close().await;
+    }
+}
+
+/// A handler is compiled before it can be granted.
+async fn grant_when_ready(keeper: &Keeper, name: &str) {
+    let begun = Instant::now();
+    loop {
+        match keeper.ask(Command::Grant { name: name.to_owned() }) {
+            Reply::Granted { .. } => return,
+            Reply::Failed { .. } if begun.elapsed() < SOON => tokio::time::sleep(POLL).await,
+            other => panic!("{other:?}"),
+        }
     }
 }
 

@@ -1,4 +1,9 @@
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::disallowed_methods, reason = "tests; their tasks end with them")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "tests; their tasks end with them"
+)]
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
