@@ -64,6 +64,8 @@ pub(crate) struct Offer {
 #[derive(Debug, PartialEq)]
 pub(crate) struct Folder {
     pub(crate) pending: BTreeMap<CapabilityName, Seal>,
+    /// Why what is pending cannot be compiled now.
+    pub(crate) held: Option<String>,
     /// What the folder's reader refused, and then what the house did.
     pub(crate) refused: Vec<RefusedHandler>,
     pub(crate) notice: Option<String>,
@@ -137,9 +139,12 @@ impl Offer {
     fn not_in_service(&self, name: &CapabilityName) -> Option<String> {
         let folder = self.folder.as_ref()?;
         if folder.pending.contains_key(name) {
-            return Some(format!(
-                "{name} is still being compiled; try again when `latchkeyd handlers` shows it as ready"
-            ));
+            return Some(match &folder.held {
+                None => {
+                    format!("{name} is still being compiled; try again when `latchkeyd handlers` shows it as ready")
+                }
+                Some(why) => format!("{name} cannot be compiled now: {why}"),
+            });
         }
         let refused = folder.refused.iter().find(|refused| refused.name.as_ref() == Some(name))?;
         Some(format!("{} is refused: {}", refused.file, refused.why))
@@ -251,7 +256,7 @@ impl Catalogue {
         grants.extend(handlers.map(|(name, _)| (name.grant(), vec![name.to_string()])));
         let mut refused = now.refused;
         refused.extend(own.iter().cloned());
-        let folder = Folder { pending: now.pending.into_iter().collect(), refused, notice: now.notice };
+        let folder = Folder { pending: now.pending.into_iter().collect(), held: now.held, refused, notice: now.notice };
         (Offer { capabilities, grants, folder: Some(Arc::new(folder)) }, own)
     }
 }

@@ -47,6 +47,8 @@ pub struct FolderNow {
     pub pending: Vec<(CapabilityName, Seal)>,
     /// What is there and not taken.
     pub refused: Vec<RefusedHandler>,
+    /// Why what is pending cannot be compiled now, in a sentence; none while it is being compiled.
+    pub held: Option<String>,
     /// What is wrong with the folder itself, or with this machine, in a sentence.
     pub notice: Option<String>,
 }

@@ -312,10 +312,16 @@ impl<'a> Round<'a> {
         self.tell_at.get_or_insert(paced);
     }
 
+    /// Why nothing is being compiled.
+    fn held(&self) -> Option<String> {
+        let machine = self.troubles.machine.as_ref().filter(|_| matches!(self.machine, Machine::Bad));
+        self.troubles.folder.as_ref().or(machine).cloned()
+    }
+
     async fn tell(&mut self) {
         self.tell_at = None;
         self.told_at = Some(Instant::now());
-        for refused in self.house.folder(self.shelf.now(self.troubles.notice())).await {
+        for refused in self.house.folder(self.shelf.now(self.held(), self.troubles.notice())).await {
             tracing::warn!(file = %refused.file, why = %refused.why, "the house does not take a handler");
         }
         if let Machine::Good(workshop) = &self.machine

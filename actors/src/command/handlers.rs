@@ -59,6 +59,8 @@ pub enum HandlerState {
     Unavailable,
     /// It is being compiled.
     Compiling,
+    /// It cannot be compiled now, because of the folder or the machine; the line says why.
+    Waiting,
     /// It is not taken; the line says why.
     Refused,
 }

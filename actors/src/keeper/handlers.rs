@@ -23,7 +23,8 @@ pub(super) fn list(inner: &Inner) -> Reply {
         return Reply::Handlers { handlers: Vec::new(), notice: Some(notice) };
     };
     let serving = offer.handlers().map(|(name, one, custom)| serving(inner, &offer, &durable, (name, one, custom)));
-    let coming = folder.pending.iter().map(|(name, seal)| coming(&offer, &durable, name, seal));
+    let coming =
+        folder.pending.iter().map(|(name, seal)| coming(&offer, &durable, folder.held.as_deref(), (name, seal)));
     let refused = folder.refused.iter().map(|file| refused(&offer, &durable, file));
     let mut handlers: Vec<_> = serving.chain(coming).chain(refused).collect();
     handlers.sort_by(|a, b| a.file.cmp(&b.file));
@@ -62,9 +63,10 @@ fn serving(
 }
 
 /// Its content is known, and what it is is not yet.
-fn coming(offer: &Offer, durable: &Durable, name: &CapabilityName, seal: &Seal) -> HandlerLine {
-    let line = line(name.to_string(), HandlerState::Compiling, Some(seal)).about(offer, durable, name);
-    HandlerLine { on: durable.granted(&name.grant(), Some(seal)), ..line }
+fn coming(offer: &Offer, durable: &Durable, held: Option<&str>, (name, seal): (&CapabilityName, &Seal)) -> HandlerLine {
+    let state = if held.is_some() { HandlerState::Waiting } else { HandlerState::Compiling };
+    let line = line(name.to_string(), state, Some(seal)).about(offer, durable, name);
+    HandlerLine { on: durable.granted(&name.grant(), Some(seal)), why: held.map(str::to_owned), ..line }
 }
 
 fn refused(offer: &Offer, durable: &Durable, file: &RefusedHandler) -> HandlerLine {

@@ -16,7 +16,7 @@ fn seal(file: &str, manifest: Option<&str>) -> Seal {
 
 fn pending(handlers: &[(&str, Seal)]) -> Folder {
     let pending = handlers.iter().map(|(handler, seal)| (name(handler), *seal)).collect();
-    Folder { pending, refused: Vec::new(), notice: None }
+    Folder { pending, held: None, refused: Vec::new(), notice: None }
 }
 
 fn refusing(why: &str) -> Folder {

@@ -272,9 +272,13 @@ async fn what_is_not_there_yet_or_not_at_all_cannot_be_granted() {
     let grant = async |name: &str| rig.keeper(Command::Grant { name: name.to_owned() }).await;
     refused(grant(BELL).await, FailCode::NotFound, "there is no grant custom.acme.bell here");
     let pending = vec![(BELL.parse().unwrap(), bell.seal)];
-    assert_eq!(rig.house.folder(FolderNow { pending, ..FolderNow::default() }).await, []);
+    assert_eq!(rig.house.folder(FolderNow { pending: pending.clone(), ..FolderNow::default() }).await, []);
     refused(grant(BELL).await, FailCode::NotNow, "is still being compiled");
     assert_eq!(rig.line(BELL).await.state, HandlerState::Compiling);
+    let held = Some("this kernel has no Landlock".to_owned());
+    rig.house.folder(FolderNow { pending, held: held.clone(), ..FolderNow::default() }).await;
+    refused(grant(BELL).await, FailCode::NotNow, "cannot be compiled now: this kernel has no Landlock");
+    assert_eq!((rig.line(BELL).await.state, rig.line(BELL).await.why), (HandlerState::Waiting, held));
     rig.house.folder(refusing(BELL, "it is odd")).await;
     refused(grant(BELL).await, FailCode::NotNow, "custom.acme.bell.wasm is refused: it is odd");
     let line = rig.line(BELL).await;

@@ -137,6 +137,7 @@ fn state(state: HandlerState) -> &'static str {
         HandlerState::Restarting => "restarting",
         HandlerState::Unavailable => "unavailable",
         HandlerState::Compiling => "compiling",
+        HandlerState::Waiting => "waiting",
         HandlerState::Refused => "refused",
     }
 }
@@ -156,7 +157,8 @@ fn advice(style: &Style, line: &HandlerLine) -> Option<String> {
             }
             (None, _) => None,
         },
-        HandlerState::Refused => None,
+        // The reason stands at the line, or below the table.
+        HandlerState::Waiting | HandlerState::Refused => None,
     }
 }
 

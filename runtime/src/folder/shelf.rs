@@ -118,8 +118,8 @@ impl Shelf {
     }
 
     /// The whole of it, for the house.
-    pub(crate) fn now(&self, notice: Option<String>) -> FolderNow {
-        let mut now = FolderNow { refused: self.refused.clone(), notice, ..FolderNow::default() };
+    pub(crate) fn now(&self, held: Option<String>, notice: Option<String>) -> FolderNow {
+        let mut now = FolderNow { refused: self.refused.clone(), held, notice, ..FolderNow::default() };
         for (name, entry) in &self.entries {
             match &entry.stand {
                 Stand::Waiting => now.pending.push((name.clone(), seal(&entry.file))),
@@ -180,7 +180,7 @@ mod tests {
 
     /// How many serve, wait and are refused.
     fn counts(shelf: &Shelf) -> (usize, usize, usize) {
-        let now = shelf.now(None);
+        let now = shelf.now(None, None);
         (now.installed.len(), now.pending.len(), now.refused.len())
     }
 
@@ -238,7 +238,7 @@ mod tests {
         let mut waited = Vec::new();
         for _ in 0..9 {
             shelf.settle(&lamp.name, seal(&lamp), Err(Refusal::File("no memory".to_owned())));
-            assert_eq!(shelf.now(None).refused[0].why, "no memory");
+            assert_eq!(shelf.now(None, None).refused[0].why, "no memory");
             waited.push(waits(&mut shelf));
         }
         assert_eq!(waited, [1, 2, 4, 8, 16, 32, 64, 64, 64]);
