@@ -53,10 +53,14 @@ impl Party {
 }
 
 /// A call of `device.health`.
-#[expect(clippy::expect_used, reason = "a literal that is a capability name")]
 pub(crate) fn health() -> OwnerRequest {
-    let capability = "device.health".parse().expect("a capability name");
-    OwnerRequest::Invoke { capability, arguments: Object::new() }
+    invoke("device.health", Object::new())
+}
+
+/// A call of a built-in capability.
+#[expect(clippy::expect_used, reason = "called with literals that are capability names")]
+pub(crate) fn invoke(capability: &'static str, arguments: Object) -> OwnerRequest {
+    OwnerRequest::Invoke { capability: capability.parse().expect("a capability name"), arguments }
 }
 
 /// What is asked, over and over.

@@ -12,6 +12,7 @@
 )]
 
 mod crypto;
+mod hardware;
 mod house;
 mod load;
 mod report;
@@ -44,12 +45,21 @@ struct Cli {
     #[arg(long)]
     json: bool,
     #[command(subcommand)]
-    serve: Option<Serve>,
+    part: Option<Part>,
 }
 
-/// What the report starts as processes of its own.
+/// A part of the report alone, and what the report starts as processes of its own.
 #[derive(Debug, Clone, Subcommand)]
-enum Serve {
+enum Part {
+    /// Only the third table: camera, sound and idling, on the hardware that the settings name.
+    #[command(
+        after_help = "Example:\n  latchkey-bench hardware --set camera.device=/dev/video0 --set sign.led=camera::inuse"
+    )]
+    Hardware {
+        /// A setting of the device that is measured, as latchkeyd takes it; without any, the device is simulated
+        #[arg(long, value_name = "KEY=VALUE")]
+        set: Vec<String>,
+    },
     /// The whole device, composed with a journal in memory.
     #[command(hide = true)]
     Memory { address: SocketAddr, state: PathBuf },
@@ -67,10 +77,11 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> anyhow::Result<()> {
     let cli = Cli::parse();
-    match cli.serve {
-        Some(Serve::Memory { address, state }) => server::memory(address, &state),
-        Some(Serve::Load { address, seconds }) => report::load_only(address, cli.connections, seconds),
-        Some(Serve::Axum { address, answer_bytes }) => server::axum(address, answer_bytes),
+    match &cli.part {
+        Some(Part::Memory { address, state }) => server::memory(*address, state),
+        Some(Part::Load { address, seconds }) => report::load_only(*address, cli.connections, *seconds),
+        Some(Part::Axum { address, answer_bytes }) => server::axum(*address, *answer_bytes),
+        Some(Part::Hardware { set }) => hardware::run_alone(&cli, set),
         None => report::run(&cli),
     }
 }

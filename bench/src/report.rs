@@ -1,7 +1,7 @@
 //! The report: starts the servers one beside the other, loads them in turn, and prints ratios.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -57,12 +57,19 @@ struct Round {
 /// Measures and prints.
 pub(crate) fn run(cli: &Cli) -> anyhow::Result<()> {
     let me = std::env::current_exe()?;
-    let latchkeyd = cli.latchkeyd.clone().unwrap_or_else(|| me.with_file_name("latchkeyd"));
-    anyhow::ensure!(latchkeyd.is_file(), "no latchkeyd at {}; build it with: make build", latchkeyd.display());
+    let latchkeyd = latchkeyd(cli)?;
     let folder = tempfile::tempdir()?;
     pin(LOAD_CPU)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(measure(cli, &me, &latchkeyd, folder.path()))
+}
+
+/// The program that is measured.
+pub(crate) fn latchkeyd(cli: &Cli) -> anyhow::Result<PathBuf> {
+    let beside = || anyhow::Ok(std::env::current_exe()?.with_file_name("latchkeyd"));
+    let latchkeyd = cli.latchkeyd.clone().map_or_else(beside, Ok)?;
+    anyhow::ensure!(latchkeyd.is_file(), "no latchkeyd at {}; build it with: make build", latchkeyd.display());
+    Ok(latchkeyd)
 }
 
 /// Loads a server that runs already, and prints the rate.
@@ -113,10 +120,12 @@ async fn measure(cli: &Cli, me: &Path, latchkeyd: &Path, folder: &Path) -> anyho
         figures.print();
     }
     let handlers = crate::sandbox::run(cli, latchkeyd, folder).await?;
+    let hardware = crate::hardware::run(cli, latchkeyd, folder, &[]).await?;
     if cli.json {
         let mut all = figures.json();
         if let Some(all) = all.as_object_mut() {
             all.insert("handlers".to_owned(), handlers);
+            all.insert("hardware".to_owned(), hardware);
         }
         println!("{all:#}");
     }
@@ -243,18 +252,29 @@ pub(crate) fn own(
     Ok(())
 }
 
-/// Starts a device, with a folder for handlers if there is one.
+/// Starts a simulated device, with a folder for handlers if there is one.
 pub(crate) async fn start_device(latchkeyd: &Path, state: &Path, handlers: Option<&Path>) -> anyhow::Result<Server> {
+    let sets: Vec<_> = handlers.map(|handlers| format!("handlers.folder={}", handlers.display())).into_iter().collect();
+    start_device_with(latchkeyd, state, &sets, true).await
+}
+
+/// Starts a device with these settings, simulated or on the hardware that they name.
+pub(crate) async fn start_device_with(
+    latchkeyd: &Path,
+    state: &Path,
+    sets: &[String],
+    simulated: bool,
+) -> anyhow::Result<Server> {
     start(latchkeyd, |address| {
         let folder = state.display().to_string();
         let mut words = vec!["--state-dir".to_owned(), folder.clone(), "--config-dir".to_owned(), folder];
-        let mut sets =
-            handlers.map(|handlers| format!("handlers.folder={}", handlers.display())).into_iter().collect::<Vec<_>>();
+        let mut sets = sets.to_vec();
         if let Ok(address) = address.parse() {
             sets.extend(server::settings(address));
         }
         words.extend(sets.into_iter().flat_map(|set| ["--set".to_owned(), set]));
-        words.extend(["run".to_owned(), "--simulate".to_owned()]);
+        words.push("run".to_owned());
+        words.extend(simulated.then(|| "--simulate".to_owned()));
         words
     })
     .await

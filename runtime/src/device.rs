@@ -409,15 +409,16 @@ fn health(clock: Arc<dyn Clock>, census: Arc<HouseCensus>, folder: PathBuf, simu
 fn camera(simulation: Option<&Simulation>, live: Arc<RwLock<Settings>>) -> Installed {
     let simulated = simulation.map(|simulation| simulation.camera.clone());
     plain(Declaration::camera_snapshot(), move || {
-        let camera = simulated.clone().map_or_else(
-            || {
-                let live = live.read().unwrap_or_else(std::sync::PoisonError::into_inner);
-                Camera::v4l(live.camera.device.clone().map_or(CameraChoice::First, CameraChoice::Named))
-            },
-            Camera::simulated,
-        );
+        let real = || camera_of(&live.read().unwrap_or_else(std::sync::PoisonError::into_inner));
+        let camera = simulated.clone().map_or_else(real, Camera::simulated);
         Work::Capture(Arc::new(camera))
     })
+}
+
+/// The system's camera that these settings name.
+#[must_use]
+pub fn camera_of(settings: &Settings) -> Camera {
+    Camera::v4l(settings.camera.device.clone().map_or(CameraChoice::First, CameraChoice::Named))
 }
 
 fn display_text(screen: Arc<dyn Screen>) -> Installed {

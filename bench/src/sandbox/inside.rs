@@ -133,7 +133,7 @@ impl Inside {
         };
         let make = move || Ok(Work::Plain(Arc::new(handler.clone())));
         let installed = Installed { declaration: self.declaration.clone(), make: Arc::new(make), custom: Some(custom) };
-        let now = FolderNow { installed: vec![installed], pending: Vec::new(), refused: Vec::new(), notice: None };
+        let now = FolderNow { installed: vec![installed], ..FolderNow::default() };
         let refused = house.folder(now).await;
         anyhow::ensure!(refused.is_empty(), "the house refused the handler: {refused:?}");
         let request =

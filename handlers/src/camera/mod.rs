@@ -139,6 +139,11 @@ impl Camera {
         Self::new(camera, CaptureLimits::default())
     }
 
+    /// Where its pictures come from.
+    pub fn source(&self) -> Arc<dyn Source> {
+        Arc::clone(&self.source)
+    }
+
     /// What people call the camera.
     pub fn name(&self) -> String {
         self.source.name()
@@ -152,6 +157,15 @@ impl Camera {
         }
         .map(|reason| Fault::Unavailable(reason.to_owned()))
     }
+}
+
+/// A frame as a JPEG file of at most `bytes_max` bytes, as a snapshot has it.
+///
+/// # Errors
+/// [`CameraFault::Broken`] when the frame is not whole or does not get that small.
+pub fn jpeg_of(frame: Frame, bytes_max: usize) -> Result<Vec<u8>, CameraFault> {
+    let (whole, _) = frame.check().map_err(CameraFault::Broken)?;
+    whole.into_jpeg(bytes_max)
 }
 
 /// The camera's one place; free again when this is dropped.
