@@ -8,7 +8,7 @@ pub mod clock;
 pub mod display;
 pub mod handler;
 pub mod health;
-mod jpeg;
+mod picture;
 pub mod screen;
 pub mod sign;
 pub mod sound;

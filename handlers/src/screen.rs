@@ -7,6 +7,7 @@ use tokio_util::sync::CancellationToken;
 use wire::Agent;
 
 use crate::handler::Fault;
+pub use crate::picture::ImageType;
 
 /// Something that shows.
 pub trait Screen: Send + Sync {
@@ -32,7 +33,7 @@ pub struct Shown {
 pub enum Content {
     /// Plain text; a screen never reads markup in it.
     Text(String),
-    /// A picture whose bytes are what `mime` says.
+    /// A picture whose bytes are what `mime` says, upright, and nothing beside the picture.
     Image {
         /// The type, held against the bytes.
         mime: ImageType,
@@ -43,23 +44,4 @@ pub enum Content {
         /// Pixels down.
         height: u32,
     },
-}
-
-/// The picture types a screen takes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ImageType {
-    /// `image/jpeg`
-    Jpeg,
-    /// `image/png`
-    Png,
-}
-
-impl ImageType {
-    /// Its name on the wire.
-    pub const fn as_mime(self) -> &'static str {
-        match self {
-            Self::Jpeg => "image/jpeg",
-            Self::Png => "image/png",
-        }
-    }
 }

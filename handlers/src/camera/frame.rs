@@ -3,7 +3,7 @@
 //! Every size is held against the bytes before a pixel is read: rows may be padded, widths odd, buffers short.
 
 use super::CameraFault;
-use crate::jpeg;
+use crate::picture::{PIXELS_MAX, jpeg, within_pixels};
 
 /// The longest side of a frame; what the encoder can count, several times what cameras give.
 const SIDE_MAX: u32 = 16_384;
@@ -115,7 +115,7 @@ impl Frame {
     }
 
     fn shape(&self) -> Result<Shape, String> {
-        jpeg::within_pixels(self.width, self.height)?;
+        within_pixels(self.width, self.height, PIXELS_MAX)?;
         if self.width > SIDE_MAX || self.height > SIDE_MAX {
             return Err(format!("a side of {} x {} is too long", self.width, self.height));
         }

@@ -10,7 +10,7 @@ use wire::Arguments;
 
 use super::*;
 use crate::clock::{Clock as _, SystemClock};
-use crate::jpeg;
+use crate::picture::jpeg;
 use crate::sign::{LedSign, Sign, SignBackend, SignState, SignTrouble, SimulatedSign};
 
 /// Real threads run in real time, so the limits are small.

@@ -13,7 +13,7 @@ use wire::envelope::MEDIA_BYTES_MAX;
 use super::capture::{Ended, Watch, shoot};
 use super::video4linux::{CameraChoice, Video4Linux};
 use super::{CameraFault, CaptureLimits, Source as _};
-use crate::jpeg;
+use crate::picture::jpeg;
 
 const NODE: &str = "/dev/video0";
 const TEST_PATTERN: u32 = 0x00f0_f000;
