@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 use actors::store::GrantRow;
 use anyhow::Context;
 use config::{Places, Settings};
-use handlers::camera::{Frame, Source};
+use handlers::camera::Frame;
+use handlers::{Camera, CameraSetup, Sign, SimulatedCamera, SimulatedSign, SystemClock};
 use serde_json::{Value, json};
 use wire::{Lease, Object, OwnerRequest};
 
@@ -63,7 +64,11 @@ pub(crate) fn run_alone(cli: &Cli, sets: &[String]) -> anyhow::Result<()> {
 pub(crate) async fn run(cli: &Cli, latchkeyd: &Path, folder: &Path, sets: &[String]) -> anyhow::Result<Value> {
     println!("hardware: the bare devices …");
     let mut figures = Figures { simulated: sets.is_empty(), ..Figures::default() };
-    bare_camera(&*source(folder, sets)?, &mut figures)?;
+    let (camera, sign) = parts(folder, sets)?;
+    tokio::select! {
+        done = bare_camera(&camera, &sign, &mut figures) => done?,
+        () = Arc::clone(&sign).tend(CancellationToken::new()) => {}
+    }
     figures.encode_ms_per_megapixel = encoding()?;
     println!("hardware: whole devices …");
     for number in 0..COLD {
@@ -86,22 +91,24 @@ pub(crate) async fn run(cli: &Cli, latchkeyd: &Path, folder: &Path, sets: &[Stri
     Ok(figures.json())
 }
 
-/// The camera of these settings, as the device opens it.
-fn source(folder: &Path, sets: &[String]) -> anyhow::Result<Arc<dyn Source>> {
+/// The camera and the sign of these settings, as the device has them.
+fn parts(folder: &Path, sets: &[String]) -> anyhow::Result<(Camera, Arc<Sign>)> {
     if sets.is_empty() {
-        return Ok(Arc::new(handlers::SimulatedCamera::new()));
+        let camera = Camera::simulated(SimulatedCamera::new(), &CameraSetup::default());
+        return Ok((camera, Sign::new(vec![Arc::new(SimulatedSign::new(|_| {}))], Arc::new(SystemClock))));
     }
     let places = Places { config_dir: folder.to_owned(), state_dir: folder.to_owned(), config_named: false };
     let settings = Settings::load(&places, sets, std::iter::empty())?;
-    Ok(runtime::device::camera_of(&settings).source())
+    Ok((runtime::device::camera_of(&settings), runtime::device::sign_of(&settings)?))
 }
 
 /// Opened, one frame read and closed again; and the second frame of a camera that runs.
-fn bare_camera(source: &dyn Source, figures: &mut Figures) -> anyhow::Result<()> {
-    figures.camera = source.name();
+async fn bare_camera(camera: &Camera, sign: &Sign, figures: &mut Figures) -> anyhow::Result<()> {
+    figures.camera = camera.name();
     for _ in 0..COLD {
+        let lit = sign.light().await?;
         let began = Instant::now();
-        let mut stream = source.open()?;
+        let mut stream = camera.bare(&lit)?;
         frame(&mut *stream)?;
         figures.bare_cold_ms.push(ms(began));
         for _ in 0..2 {

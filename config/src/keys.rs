@@ -99,6 +99,26 @@ pub const KEYS: &[Key] = &[
         ],
     },
     Key {
+        path: "camera.size",
+        kind: Kind::Text,
+        value: "\"1280x720\"",
+        unset: "",
+        meaning: &[
+            "The size at which pictures are wanted, in pixels across and down. The camera's nearest size that is not larger is taken,",
+            "or else its smallest; one that would send its pictures too slowly is passed over.",
+        ],
+    },
+    Key {
+        path: "camera.largest",
+        kind: Kind::Text,
+        value: "\"1920x1080\"",
+        unset: "",
+        meaning: &[
+            "The largest picture that may leave this device. One that is wider or higher is made smaller, in its own shape, until it is",
+            "neither; camera.size is never taken as more than this.",
+        ],
+    },
+    Key {
         path: "sign.led",
         kind: Kind::Text,
         value: "\"camera::inuse\"",

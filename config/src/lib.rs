@@ -17,5 +17,5 @@ pub use gpio::{GpioLine, LineName};
 pub use places::{Flags, Places};
 pub use settings::{
     CameraSettings, DeviceSettings, DirectSettings, HandlerSettings, KeeperSettings, LimitSettings, LinkSettings,
-    LogFormat, LogSettings, Scheme, Settings, SettingsError, SignCarrier, SignSettings,
+    LogFormat, LogSettings, PictureSize, Scheme, Settings, SettingsError, SignCarrier, SignSettings,
 };

@@ -15,7 +15,7 @@ pub mod sound;
 pub mod trouble;
 pub mod wasm;
 
-pub use camera::{Camera, CameraChoice, CameraTrouble, CaptureLimits, SimulatedCamera};
+pub use camera::{Camera, CameraChoice, CameraSetup, CameraTrouble, CaptureLimits, SimulatedCamera};
 pub use clock::{BootTime, Chance, Clock, SystemClock, TokioClock};
 pub use display::{DisplayImage, DisplayText};
 pub use futures_util::future::BoxFuture;

@@ -11,15 +11,15 @@ use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use actors::{Group, GrowError, House, HouseCensus, Installed, Limits, Parts, Service, Vault, Work};
-use config::{Places, Settings, SignCarrier, SignSettings};
+use config::{CameraSettings, Places, Settings, SignCarrier, SignSettings};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use handlers::sign::LEDS;
 use handlers::wasm::outbound::Outbound;
 use handlers::wasm::{Program, Protected, WorkshopParts};
 use handlers::{
-    Camera, CameraChoice, Chance, Clock, DisplayImage, DisplayText, Fault, GpioSign, Health, HealthParts, LedSign,
-    Needed, Screen, Shown, Sign, SignBackend, SignFault,
+    Camera, CameraChoice, CameraSetup, Chance, Clock, DisplayImage, DisplayText, Fault, GpioSign, Health, HealthParts,
+    LedSign, Needed, Screen, Shown, Sign, SignBackend, SignFault, SystemClock,
 };
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
@@ -382,6 +382,20 @@ fn sign_backends(
         }
         return Ok(backends);
     }
+    let mut backends = lights(sign)?;
+    if settings.keeper.display {
+        let page: Arc<dyn SignBackend> = Arc::new(display.clone());
+        backends.push(if sign.must_work(SignCarrier::Display) { Needed::new(page) } else { page });
+    }
+    Ok(backends)
+}
+
+/// The LED and the line that the settings name.
+fn lights(sign: &SignSettings) -> Result<Vec<Arc<dyn SignBackend>>, StartError> {
+    let mut lights: Vec<Arc<dyn SignBackend>> = Vec::new();
+    let mut carry = |light: Arc<dyn SignBackend>, must_work: bool| {
+        lights.push(if must_work { Needed::new(light) } else { light });
+    };
     if let Some(led) = &sign.led {
         let led = LedSign::new(LEDS, led).map_err(StartError::Sign)?;
         carry(Arc::new(led), sign.must_work(SignCarrier::Led));
@@ -389,10 +403,15 @@ fn sign_backends(
     if let Some(line) = &sign.gpio {
         carry(Arc::new(GpioSign::new(line.clone())), sign.must_work(SignCarrier::Gpio));
     }
-    if settings.keeper.display {
-        carry(Arc::new(display.clone()), sign.must_work(SignCarrier::Display));
-    }
-    Ok(backends)
+    Ok(lights)
+}
+
+/// The in-use sign that these settings name, without the display page.
+///
+/// # Errors
+/// [`StartError::Sign`], when it does not exist.
+pub fn sign_of(settings: &Settings) -> Result<Arc<Sign>, StartError> {
+    Ok(Sign::new(lights(&settings.sign)?, Arc::new(SystemClock)))
 }
 
 fn plain(declaration: Declaration, make: impl Fn() -> Work + Send + Sync + 'static) -> Installed {
@@ -409,8 +428,11 @@ fn health(clock: Arc<dyn Clock>, census: Arc<HouseCensus>, folder: PathBuf, simu
 fn camera(simulation: Option<&Simulation>, live: Arc<RwLock<Settings>>) -> Installed {
     let simulated = simulation.map(|simulation| simulation.camera.clone());
     plain(Declaration::camera_snapshot(), move || {
-        let real = || camera_of(&live.read().unwrap_or_else(std::sync::PoisonError::into_inner));
-        let camera = simulated.clone().map_or_else(real, Camera::simulated);
+        let settings = live.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let camera = match &simulated {
+            Some(camera) => Camera::simulated(camera.clone(), &camera_setup(&settings.camera)),
+            None => camera_of(&settings),
+        };
         Work::Capture(Arc::new(camera))
     })
 }
@@ -418,7 +440,15 @@ fn camera(simulation: Option<&Simulation>, live: Arc<RwLock<Settings>>) -> Insta
 /// The system's camera that these settings name.
 #[must_use]
 pub fn camera_of(settings: &Settings) -> Camera {
-    Camera::v4l(settings.camera.device.clone().map_or(CameraChoice::First, CameraChoice::Named))
+    Camera::v4l(&camera_setup(&settings.camera))
+}
+
+fn camera_setup(settings: &CameraSettings) -> CameraSetup {
+    CameraSetup {
+        choice: settings.device.clone().map_or(CameraChoice::First, CameraChoice::Named),
+        size: settings.size,
+        largest: settings.largest,
+    }
 }
 
 fn display_text(screen: Arc<dyn Screen>) -> Installed {

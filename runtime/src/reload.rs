@@ -79,7 +79,9 @@ fn step(before: &Settings, wanted: &Settings) -> (Settings, Reloaded) {
         ("device.name", before.device.name != wanted.device.name),
         ("link.direct.advertise", old.advertise != new.advertise),
         ("link.direct.hosts", old.hosts != new.hosts),
-        ("camera.device", before.camera != wanted.camera),
+        ("camera.device", before.camera.device != wanted.camera.device),
+        ("camera.size", before.camera.size != wanted.camera.size),
+        ("camera.largest", before.camera.largest != wanted.camera.largest),
         ("limits.rate_per_second", before.limits.rate_per_second != wanted.limits.rate_per_second),
         ("limits.rate_burst", before.limits.rate_burst != wanted.limits.rate_burst),
     ];

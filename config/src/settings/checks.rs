@@ -1,9 +1,10 @@
 //! From what was written to what is valid: one function for each kind of value, each refusing with a reason for people.
 
 use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::path::{Component, Path, PathBuf};
 
-use super::{LogFormat, Scheme};
+use super::{LogFormat, PictureSize, Scheme};
 
 /// A device's name fits the lists and pages that show it.
 const NAME_BYTES_MAX: usize = 64;
@@ -11,6 +12,8 @@ const NAME_BYTES_MAX: usize = 64;
 const HOST_BYTES_MAX: usize = 253;
 /// More host names than this are a mistake.
 const HOSTS_MAX: usize = 32;
+/// From a picture on which nothing can be seen to more than any camera has.
+const SIDES: RangeInclusive<u32> = 16..=16_384;
 /// More requests a second than any device can answer.
 const RATE_PER_SECOND_MAX: u32 = 100_000;
 /// A burst that would hold the device for ten seconds at the highest rate.
@@ -85,6 +88,22 @@ pub(super) fn camera(text: &str) -> Result<String, String> {
         return Err(format!("{text:?} is neither a name under /dev/v4l/by-id or by-path nor a path"));
     }
     Ok(text.to_owned())
+}
+
+pub(super) fn picture_size(text: &str) -> Result<PictureSize, String> {
+    let side = |text: &str| {
+        // Not "+640" or "0640": one size, one spelling.
+        text.parse::<u32>().ok().filter(|side| side.to_string() == text && SIDES.contains(side))
+    };
+    let sides = text.split_once('x').map(|(width, height)| (side(width), side(height)));
+    match sides {
+        Some((Some(width), Some(height))) => Ok(PictureSize { width, height }),
+        _ => Err(format!(
+            "{text:?} is not a size in pixels, such as \"1280x720\" (each side {} to {})",
+            SIDES.start(),
+            SIDES.end()
+        )),
+    }
 }
 
 pub(super) fn led(text: &str) -> Result<String, String> {

@@ -32,6 +32,10 @@ const FILE_BYTES_MAX: usize = 1024 * 1024;
 const DIRECT_LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7601);
 /// Where the keeper's page listens unless told otherwise.
 const KEEPER_LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7602);
+/// Enough to read a label across a room, small enough for the raw modes of old cameras.
+const CAMERA_SIZE: PictureSize = PictureSize { width: 1280, height: 720 };
+/// As much as most screens show.
+const CAMERA_LARGEST: PictureSize = PictureSize { width: 1920, height: 1080 };
 /// Four times what an agent that polls each device of a house needs, a tenth of what a small device can answer.
 const RATE_PER_SECOND: u32 = 200;
 /// Ten seconds' worth.
@@ -124,6 +128,31 @@ pub struct KeeperSettings {
 pub struct CameraSettings {
     /// A name under by-id or by-path, or a path; without it, the first capture device.
     pub device: Option<String>,
+    /// The size at which pictures are wanted.
+    pub size: PictureSize,
+    /// No picture leaves larger than this.
+    pub largest: PictureSize,
+}
+
+/// Pixels across and down; written `1280x720`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PictureSize {
+    /// Across.
+    pub width: u32,
+    /// Down.
+    pub height: u32,
+}
+
+impl std::fmt::Display for PictureSize {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}x{}", self.width, self.height)
+    }
+}
+
+impl Serialize for PictureSize {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
 }
 
 /// `handlers.*`
@@ -302,6 +331,12 @@ impl Settings {
             },
             camera: CameraSettings {
                 device: on("camera.device").optional(raw.camera.device, |text| checks::camera(&text))?,
+                size: on("camera.size").or(raw.camera.size, |text| checks::picture_size(&text), CAMERA_SIZE)?,
+                largest: on("camera.largest").or(
+                    raw.camera.largest,
+                    |text| checks::picture_size(&text),
+                    CAMERA_LARGEST,
+                )?,
             },
             sign: sign::read(raw.sign, layers, raw.keeper.display.unwrap_or(true))?,
             handlers: HandlerSettings {

@@ -47,6 +47,8 @@ pub(super) struct RawKeeper {
 #[serde(default, deny_unknown_fields)]
 pub(super) struct RawCamera {
     pub(super) device: Option<String>,
+    pub(super) size: Option<String>,
+    pub(super) largest: Option<String>,
 }
 
 #[derive(Deserialize, Default)]

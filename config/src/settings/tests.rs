@@ -69,6 +69,8 @@ fn bare_text_is_a_string_and_toml_is_taken_as_it_is() {
         ("link.direct.advertise=[fd00::1]", "/link/direct/advertise", "\"fd00::1\""),
         ("link.direct.scheme=http", "/link/direct/scheme", "\"http\""),
         ("camera.device=/dev/video3", "/camera/device", "\"/dev/video3\""),
+        ("camera.size=640x480", "/camera/size", "\"640x480\""),
+        ("camera.largest=16384x16", "/camera/largest", "\"16384x16\""),
         ("handlers.folder=/srv/handlers", "/handlers/folder", "\"/srv/handlers\""),
         ("sign.gpio=a/17, active-low", "/sign/gpio", "\"a/17,active-low\""),
         ("sign.require=display", "/sign/require", "[\"display\"]"),
@@ -128,6 +130,14 @@ fn a_value_that_does_not_do_names_the_place_that_set_it() {
     );
     refused("keeper.display = 1", "…/latchkey.toml:1: `keeper.display`: expected true or false, found signed int `1`");
     refused("[limits]\nrate_burst = 0", "…/latchkey.toml:2: `limits.rate_burst`: 0 is not within 1 and 1000000");
+    for size in ["1280", "1280 x 720", "1280X720", "0x720", "1280x+720", "01280x720", "15x720", "1280x16385", "x", ""] {
+        refused(
+            &format!("camera.size = '{size}'"),
+            &format!(
+                "…/latchkey.toml:1: `camera.size`: {size:?} is not a size in pixels, such as \"1280x720\" (each side 16 to 16384)"
+            ),
+        );
+    }
     refused("\nlink = 5", "…/latchkey.toml:2: `link`: this is a table of settings, not a value");
     refused(
         "[keeper]\nlisten = '0.0.0.0:1'",

@@ -8,8 +8,9 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::frame::Whole;
-use super::{CameraFault, CaptureLimits, Source};
+use super::{CameraFault, CaptureLimits, Source, Stream};
 use crate::clock::{BootTime, Clock as _, SystemClock};
+use crate::picture::Bound;
 
 /// So many frames are looked at before one counts: the first ones of a cold camera are dark, green or empty.
 const FRAMES_MIN: u32 = 4;
@@ -21,8 +22,6 @@ const STEADY_FRAMES: u32 = 2;
 const DARK_BELOW: u8 = 20;
 /// A camera that failed this often in one capture will fail again.
 const ATTEMPTS_MAX: u32 = 4;
-/// Between two attempts: a device that re-enumerates takes about this long.
-const PAUSE: Duration = Duration::from_millis(200);
 
 /// When a capture must end, and what ends it before.
 pub(super) struct Watch {
@@ -77,13 +76,13 @@ impl Watch {
     }
 }
 
-/// One JPEG file of at most `bytes_max` bytes.
-pub(super) fn shoot(source: &dyn Source, watch: &Watch, bytes_max: usize) -> Result<Vec<u8>, Ended> {
+/// One JPEG file of at most `bytes_max` bytes, no larger than `largest`.
+pub(super) fn shoot(source: &dyn Source, watch: &Watch, bytes_max: usize, largest: Bound) -> Result<Vec<u8>, Ended> {
     let mut attempts = 0;
     let mut unplugged = false;
     loop {
         let fault = match attempt(source, watch) {
-            Ok(whole) => return Ok(whole.into_jpeg(bytes_max)?),
+            Ok(whole) => return Ok(whole.into_jpeg(bytes_max, largest)?),
             Err(Ended::Stopped) => return Err(Ended::Stopped),
             Err(Ended::Camera(fault)) => fault,
         };
@@ -101,7 +100,7 @@ pub(super) fn shoot(source: &dyn Source, watch: &Watch, bytes_max: usize) -> Res
         if !again || attempts >= ATTEMPTS_MAX || watch.left()?.is_zero() {
             return Err(Ended::Camera(fault));
         }
-        watch.pause(PAUSE)?;
+        watch.pause(watch.limits.pause)?;
     }
 }
 
@@ -113,18 +112,23 @@ fn attempt(source: &dyn Source, watch: &Watch) -> Result<Whole, Ended> {
     loop {
         let left = watch.left()?;
         if left.is_zero() {
-            return settling.give_up();
+            return chosen(&*stream, settling.give_up()?);
         }
         match stream.next(watch.limits.slice.min(left))? {
             Some(frame) => {
                 if let Some(settled) = settling.see(frame.check()) {
-                    return Ok(settled);
+                    return chosen(&*stream, settled);
                 }
             }
-            None if settling.waited_enough() => return settling.give_up(),
+            None if settling.waited_enough() => return chosen(&*stream, settling.give_up()?),
             None => {}
         }
     }
+}
+
+/// The picture, unless its camera is no longer the one that the keeper chose: another may have taken over its number.
+fn chosen(stream: &dyn Stream, whole: Whole) -> Result<Whole, Ended> {
+    if stream.is_chosen() { Ok(whole) } else { Err(CameraFault::Unplugged.into()) }
 }
 
 /// Which frame is the picture.

@@ -3,7 +3,7 @@
 //! Every size is held against the bytes before a pixel is read: rows may be padded, widths odd, buffers short.
 
 use super::CameraFault;
-use crate::picture::{PIXELS_MAX, jpeg, within_pixels};
+use crate::picture::{Bound, PIXELS_MAX, jpeg, within, within_pixels};
 
 /// The longest side of a frame; what the encoder can count, several times what cameras give.
 const SIDE_MAX: u32 = 16_384;
@@ -85,8 +85,8 @@ pub struct Frame {
 
 /// A frame that was found whole.
 pub(super) enum Whole {
-    /// A JPEG file that decodes.
-    File(Vec<u8>),
+    /// A JPEG file that decodes, and its size.
+    File(Vec<u8>, u32, u32),
     /// Raw pixels, all there.
     Raw(Frame),
 }
@@ -107,8 +107,8 @@ impl Frame {
         }
         if self.format == PixelFormat::Mjpeg {
             let file = jpeg::whole(&self.bytes)?.into_owned();
-            let mean = jpeg::look(&file)?.mean;
-            return Ok((Whole::File(file), mean));
+            let seen = jpeg::look(&file)?;
+            return Ok((Whole::File(file, seen.width, seen.height), seen.mean));
         }
         let mean = self.brightness(self.shape()?);
         Ok((Whole::Raw(self), mean))
@@ -211,15 +211,19 @@ impl Frame {
 }
 
 impl Whole {
-    /// A JPEG file of at most `bytes_max` bytes. A file that fits passes as it is.
-    pub(super) fn into_jpeg(self, bytes_max: usize) -> Result<Vec<u8>, CameraFault> {
-        let encoded = match self {
-            Self::File(file) if file.len() <= bytes_max => return Ok(file),
-            Self::File(file) => {
-                jpeg::to_rgb(&file).and_then(|(rgb, width, height)| jpeg::encode(rgb, width, height, bytes_max))
+    /// A JPEG file of at most `bytes_max` bytes, no larger than `largest`. A file that is so already passes as it is.
+    pub(super) fn into_jpeg(self, bytes_max: usize, largest: Bound) -> Result<Vec<u8>, CameraFault> {
+        let pixels = match self {
+            Self::File(file, width, height) if file.len() <= bytes_max && largest.holds(width, height) => {
+                return Ok(file);
             }
-            Self::Raw(frame) => frame.to_rgb().and_then(|rgb| jpeg::encode(rgb, frame.width, frame.height, bytes_max)),
+            Self::File(file, ..) => jpeg::to_rgb(&file),
+            Self::Raw(frame) => frame.to_rgb().map(|rgb| (rgb, frame.width, frame.height)),
         };
+        let encoded = pixels.and_then(|(rgb, width, height)| {
+            let (rgb, width, height) = within(rgb, width, height, largest);
+            jpeg::encode(rgb, width, height, bytes_max)
+        });
         encoded.map_err(CameraFault::Broken)
     }
 }
@@ -304,6 +308,7 @@ mod tests {
 
     use super::*;
 
+    const ANY: Bound = Bound { width: 1920, height: 1080 };
     const WHITE: [u8; 3] = [235, 128, 128];
     const RED: [u8; 3] = [81, 90, 240];
     const GREEN: [u8; 3] = [145, 54, 34];
@@ -385,14 +390,31 @@ mod tests {
     fn motion_jpeg_passes_unchanged_when_it_decodes_and_fits() {
         let file = jpeg::tests::file(64, 48);
         let (whole, _) = frame(PixelFormat::Mjpeg, 64, 48, 0, file.clone()).check().unwrap();
-        assert_eq!(whole.into_jpeg(file.len()).unwrap(), file);
+        assert_eq!(whole.into_jpeg(file.len(), ANY).unwrap(), file);
         let (whole, _) = frame(PixelFormat::Mjpeg, 64, 48, 0, file.clone()).check().unwrap();
-        assert!(whole.into_jpeg(file.len() - 1).unwrap().len() < file.len(), "too large: encoded anew");
-        let (whole, _) = frame(PixelFormat::Mjpeg, 64, 48, 0, jpeg::tests::bare(&file)).check().unwrap();
-        let mended = whole.into_jpeg(file.len() * 2).unwrap();
+        assert!(whole.into_jpeg(file.len() - 1, ANY).unwrap().len() < file.len(), "too large: encoded anew");
+        let (whole, _) = frame(PixelFormat::Mjpeg, 64, 48, 0, jpeg::without_tables(&file)).check().unwrap();
+        let mended = whole.into_jpeg(file.len() * 2, ANY).unwrap();
         assert_eq!(jpeg::to_rgb(&mended).unwrap(), jpeg::to_rgb(&file).unwrap());
         for broken in [&b"nonsense"[..], &file[1..], &file[..file.len() * 3 / 5]] {
             assert!(frame(PixelFormat::Mjpeg, 64, 48, 0, broken.to_vec()).check().is_err());
+        }
+    }
+
+    #[test]
+    fn a_picture_above_the_keepers_bound_is_made_smaller_and_keeps_its_shape() {
+        let file = jpeg::tests::file(64, 48);
+        let of_file = || frame(PixelFormat::Mjpeg, 64, 48, 0, file.clone());
+        let of_rows = || frame(PixelFormat::Yuyv, 64, 48, 0, yuyv(&[BLUE; 32], 128, 48));
+        for make in [&of_file as &dyn Fn() -> Frame, &of_rows] {
+            for (largest, wanted) in
+                [((32, 32), (32, 24)), ((64, 24), (32, 24)), ((64, 48), (64, 48)), ((500, 48), (64, 48))]
+            {
+                let (whole, _) = make().check().unwrap();
+                let bound = Bound { width: largest.0, height: largest.1 };
+                let seen = jpeg::look(&whole.into_jpeg(usize::MAX, bound).unwrap()).unwrap();
+                assert_eq!((seen.width, seen.height), wanted, "{largest:?}");
+            }
         }
     }
 

@@ -2,14 +2,16 @@
 //!
 //! Owns the capture thread. A capture runs in a thread of its own, which holds the sign until the device is closed again and ends by
 //! itself within [`CaptureLimits::whole`]; a thread that hangs in the driver keeps the sign lit and the camera unavailable. Refuses a sign
-//! that pretends for a camera that does not, and the reverse.
+//! that pretends for a camera that does not, and the reverse. No picture leaves that is larger than the keeper allows.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use config::PictureSize;
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, ready};
 use tokio::sync::oneshot;
@@ -17,11 +19,15 @@ use wire::envelope::MEDIA_BYTES_MAX;
 use wire::{Declaration, Object};
 
 use crate::handler::{Call, CaptureHandler, Fault};
+use crate::picture::Bound;
 use crate::sign::Lit;
 
+mod adapter;
+mod bus;
 mod capture;
+mod device;
 mod frame;
-mod ring;
+mod mode;
 mod simulated;
 #[cfg(test)]
 mod tests;
@@ -30,10 +36,100 @@ mod video4linux;
 mod vivid;
 
 pub use frame::{Frame, PixelFormat};
-pub use simulated::{CameraCounts, CameraEvent, CameraTrouble, SimulatedCamera};
-pub use video4linux::CameraChoice;
+pub use simulated::{BusyAt, CameraCounts, CameraEvent, CameraTrouble, SimulatedCamera};
 
+use adapter::Adapter;
+use bus::Size;
 use capture::{Ended, Watch};
+use video4linux::Video4Linux;
+
+/// Which camera the keeper chose.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CameraChoice {
+    /// The first device that captures video, in the order of names by-id, then by-path, then numbers.
+    First,
+    /// This one and no other: a name under /dev/v4l/by-id or by-path, or a path.
+    Named(String),
+}
+
+/// What the keeper chose: which camera, and how large its pictures are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CameraSetup {
+    /// The camera.
+    pub choice: CameraChoice,
+    /// The size that a picture is wanted at, where the camera offers it.
+    pub size: PictureSize,
+    /// The size above which a picture is made smaller before it leaves.
+    pub largest: PictureSize,
+}
+
+impl Default for CameraSetup {
+    fn default() -> Self {
+        Self {
+            choice: CameraChoice::First,
+            size: PictureSize { width: 1280, height: 720 },
+            largest: PictureSize { width: 1920, height: 1080 },
+        }
+    }
+}
+
+impl CameraSetup {
+    /// What the camera is asked for: what is wanted, but never more than may leave.
+    fn wanted(&self) -> Size {
+        Size { width: self.size.width.min(self.largest.width), height: self.size.height.min(self.largest.height) }
+    }
+
+    const fn bound(&self) -> Bound {
+        Bound { width: self.largest.width, height: self.largest.height }
+    }
+}
+
+/// A camera that could be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FoundCamera {
+    /// What `camera.device` takes to mean this one and no other: its name by-id, or else by-path, or else its path.
+    pub id: String,
+    /// What its maker called it; empty when it could not be asked.
+    pub name: String,
+    /// The node, as numbered at this start.
+    pub node: PathBuf,
+    /// Other lasting names of the same camera.
+    pub also: Vec<String>,
+    /// Why it cannot be used now, if it cannot.
+    pub problem: Option<String>,
+}
+
+/// The cameras of the system, each once. Asks each what it is, and captures nothing.
+#[must_use]
+pub fn cameras() -> Vec<FoundCamera> {
+    adapter::list(&Video4Linux)
+}
+
+/// A camera's one place, shared by every handler over the same camera, and what went wrong there last.
+#[derive(Debug, Default)]
+pub struct Post {
+    taken: AtomicBool,
+    trouble: Mutex<Option<String>>,
+}
+
+impl Post {
+    /// One line in the log when trouble begins, changes or ends, however often it is met in between.
+    fn note(&self, camera: &str, ended: &Result<Object, Fault>) {
+        let now = match ended {
+            Ok(_) => None,
+            Err(Fault::Unavailable(reason)) => Some(reason.clone()),
+            // Nobody waited to see.
+            Err(_) => return,
+        };
+        let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        match &now {
+            _ if *trouble == now => return,
+            Some(reason) => tracing::warn!(camera, %reason, "no picture"),
+            None => tracing::info!(camera, "the camera gives pictures again"),
+        }
+        *trouble = now;
+    }
+}
 
 /// Where pictures come from.
 pub trait Source: Send + Sync + 'static {
@@ -41,9 +137,8 @@ pub trait Source: Send + Sync + 'static {
     fn name(&self) -> String;
     /// Whether it only pretends.
     fn simulated(&self) -> bool;
-    /// Whether a capture has the device; shared by every handler over the same device, so that one made anew knows of a thread that
-    /// still hangs.
-    fn taken(&self) -> Arc<AtomicBool>;
+    /// The device's one place; a handler made anew learns from it of a thread that still hangs.
+    fn post(&self) -> Arc<Post>;
     /// Opens the device and starts it. Called in the capture thread; may block for as long as the driver does.
     ///
     /// # Errors
@@ -58,6 +153,10 @@ pub trait Stream {
     /// # Errors
     /// See [`CameraFault`]; after one the stream is dead.
     fn next(&mut self, wait: Duration) -> Result<Option<Frame>, CameraFault>;
+    /// Whether the name that the keeper chose still leads to this device.
+    fn is_chosen(&self) -> bool {
+        true
+    }
 }
 
 /// Why there is no picture. Each is told apart in words.
@@ -102,6 +201,8 @@ pub struct CaptureLimits {
     pub settle: Duration,
     /// How often `stop` is looked at while waiting.
     pub slice: Duration,
+    /// Between two attempts: a device that re-enumerates takes about this long.
+    pub pause: Duration,
 }
 
 impl Default for CaptureLimits {
@@ -112,6 +213,7 @@ impl Default for CaptureLimits {
             stall: Duration::from_secs(1),
             settle: Duration::from_millis(2500),
             slice: Duration::from_millis(100),
+            pause: Duration::from_millis(200),
         }
     }
 }
@@ -121,27 +223,45 @@ pub struct Camera {
     declaration: Declaration,
     source: Arc<dyn Source>,
     limits: CaptureLimits,
+    largest: Bound,
 }
 
 impl Camera {
-    /// The handler over `source`.
-    pub fn new(source: impl Source, limits: CaptureLimits) -> Self {
-        Self { declaration: Declaration::camera_snapshot(), source: Arc::new(source), limits }
+    /// The handler over `source`, whose pictures leave no larger than the setup allows.
+    pub fn new(source: impl Source, limits: CaptureLimits, setup: &CameraSetup) -> Self {
+        let largest = setup.bound();
+        Self { declaration: Declaration::camera_snapshot(), source: Arc::new(source), limits, largest }
     }
 
     /// A camera of the system.
-    pub fn v4l(choice: CameraChoice) -> Self {
-        Self::new(video4linux::Video4Linux::new(choice), CaptureLimits::default())
+    pub fn v4l(setup: &CameraSetup) -> Self {
+        let (bus, choice) = (Arc::new(Video4Linux), setup.choice.clone());
+        let adapter = Adapter::new(bus, choice, setup.wanted(), false, Video4Linux::post());
+        Self::new(adapter, CaptureLimits::default(), setup)
     }
 
-    /// A camera that only pretends.
-    pub fn simulated(camera: SimulatedCamera) -> Self {
-        Self::new(camera, CaptureLimits::default())
+    /// A camera that only pretends; it is the one that was chosen, whatever the setup says.
+    pub fn simulated(camera: SimulatedCamera, setup: &CameraSetup) -> Self {
+        Self::simulated_within(camera, setup, CaptureLimits::default())
     }
 
-    /// Where its pictures come from.
-    pub fn source(&self) -> Arc<dyn Source> {
-        Arc::clone(&self.source)
+    /// The same with limits of its own.
+    pub fn simulated_within(camera: SimulatedCamera, setup: &CameraSetup, limits: CaptureLimits) -> Self {
+        let (post, choice) = (camera.post(), CameraChoice::Named(simulated::ID.to_owned()));
+        let adapter = Adapter::new(Arc::new(camera), choice, setup.wanted(), true, post);
+        Self::new(adapter, limits, setup)
+    }
+
+    /// The camera's frames as it sends them, without a picture made of them: what the benchmark holds a snapshot against. Blocks; under a lit sign,
+    /// like any capture, and the caller keeps the sign lit until the stream is dropped.
+    ///
+    /// # Errors
+    /// As `camera.snapshot`.
+    pub fn bare(&self, lit: &Lit) -> Result<Box<dyn Stream>, Fault> {
+        match self.refusal(lit) {
+            Some(refusal) => Err(refusal),
+            None => self.source.open().map_err(|fault| fault_of(Ended::Camera(fault))),
+        }
     }
 
     /// What people call the camera.
@@ -165,22 +285,26 @@ impl Camera {
 /// [`CameraFault::Broken`] when the frame is not whole or does not get that small.
 pub fn jpeg_of(frame: Frame, bytes_max: usize) -> Result<Vec<u8>, CameraFault> {
     let (whole, _) = frame.check().map_err(CameraFault::Broken)?;
-    whole.into_jpeg(bytes_max)
+    whole.into_jpeg(bytes_max, Bound::NONE)
 }
 
 /// The camera's one place; free again when this is dropped.
-struct Seat(Arc<AtomicBool>);
+struct Seat(Arc<Post>);
 
 impl Seat {
-    fn take(taken: Arc<AtomicBool>) -> Option<Self> {
-        (!taken.swap(true, Ordering::AcqRel)).then(|| Self(taken))
+    fn take(post: Arc<Post>) -> Option<Self> {
+        (!post.taken.swap(true, Ordering::AcqRel)).then(|| Self(post))
     }
 }
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        self.0.store(false, Ordering::Release);
+        self.0.taken.store(false, Ordering::Release);
     }
+}
+
+fn hangs() -> Fault {
+    Fault::Unavailable("a former capture still hangs in the camera's driver".to_owned())
 }
 
 impl CaptureHandler for Camera {
@@ -192,29 +316,32 @@ impl CaptureHandler for Camera {
         if let Some(refusal) = self.refusal(&lit) {
             return ready(Err(refusal)).boxed();
         }
-        let Some(seat) = Seat::take(self.source.taken()) else {
-            let reason = "a former capture still hangs in the camera's driver";
-            return ready(Err(Fault::Unavailable(reason.to_owned()))).boxed();
+        let Some(seat) = Seat::take(self.source.post()) else {
+            return ready(Err(hangs())).boxed();
         };
-        snapshot(Arc::clone(&self.source), self.limits, call, lit, seat).boxed()
+        let shot = Shot { source: Arc::clone(&self.source), limits: self.limits, largest: self.largest };
+        snapshot(shot, call, lit, seat).boxed()
     }
 }
 
-async fn snapshot(
+/// What one capture needs of its camera.
+struct Shot {
     source: Arc<dyn Source>,
     limits: CaptureLimits,
-    call: Call,
-    lit: Lit,
-    seat: Seat,
-) -> Result<Object, Fault> {
+    largest: Bound,
+}
+
+async fn snapshot(shot: Shot, call: Call, lit: Lit, seat: Seat) -> Result<Object, Fault> {
+    let Shot { source, limits, largest } = shot;
+    let (post, name) = (source.post(), source.name());
     let stop = call.stop.child_token();
     // A caller that goes away stops the thread.
     let _guard = stop.clone().drop_guard();
     let watch = Watch::begin(limits, stop, lit.lost());
     let (done, outcome) = oneshot::channel();
     let thread = std::thread::Builder::new().name("camera".to_owned()).spawn(move || {
-        let shot = catch_unwind(AssertUnwindSafe(|| capture::shoot(&*source, &watch, MEDIA_BYTES_MAX)));
-        let value = into_value(shot);
+        let shot = || capture::shoot(&*source, &watch, MEDIA_BYTES_MAX, largest);
+        let value = into_value(catch_unwind(AssertUnwindSafe(shot)));
         // The device is closed by now: the next capture may come, and the sign may go off.
         drop(seat);
         drop(lit);
@@ -224,7 +351,9 @@ async fn snapshot(
     if let Err(error) = thread {
         return Err(Fault::Unavailable(format!("no thread for the camera: {error}")));
     }
-    outcome.await.unwrap_or_else(|_| Err(Fault::Unavailable("the camera's thread ended early".to_owned())))
+    let ended = outcome.await.unwrap_or_else(|_| Err(Fault::Unavailable("the camera's thread ended early".to_owned())));
+    post.note(&name, &ended);
+    ended
 }
 
 fn into_value(shot: Result<Result<Vec<u8>, Ended>, Box<dyn Any + Send>>) -> Result<Object, Fault> {
@@ -235,9 +364,15 @@ fn into_value(shot: Result<Result<Vec<u8>, Ended>, Box<dyn Any + Send>>) -> Resu
             value.insert("data", wire::text::base64_encode(&file));
             Ok(value)
         }
-        Ok(Err(Ended::Stopped)) => Err(Fault::Stopped),
-        Ok(Err(Ended::Camera(fault))) => Err(Fault::Unavailable(fault.to_string())),
+        Ok(Err(ended)) => Err(fault_of(ended)),
         Err(panic) => Err(Fault::Unavailable(format!("the camera's driver crashed: {}", panic_text(&*panic)))),
+    }
+}
+
+fn fault_of(ended: Ended) -> Fault {
+    match ended {
+        Ended::Stopped => Fault::Stopped,
+        Ended::Camera(fault) => Fault::Unavailable(fault.to_string()),
     }
 }
 

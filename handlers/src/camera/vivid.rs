@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 use std::fs;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ::v4l::control::{Control, Value};
@@ -10,9 +11,10 @@ use ::v4l::device::Device;
 use tokio_util::sync::CancellationToken;
 use wire::envelope::MEDIA_BYTES_MAX;
 
+use super::adapter::Adapter;
 use super::capture::{Ended, Watch, shoot};
-use super::video4linux::{CameraChoice, Video4Linux};
-use super::{CameraFault, CaptureLimits, Source as _};
+use super::video4linux::Video4Linux;
+use super::{CameraChoice, CameraFault, CameraSetup, CaptureLimits, Source as _};
 use crate::picture::jpeg;
 
 const NODE: &str = "/dev/video0";
@@ -32,11 +34,17 @@ fn set(id: u32, value: i64) {
     device.set_control(Control { id, value: Value::Integer(value) }).unwrap();
 }
 
-fn source() -> Video4Linux {
-    Video4Linux::new(CameraChoice::Named(NODE.to_owned()))
+type Real = Adapter<Video4Linux>;
+
+fn of(choice: CameraChoice) -> Real {
+    Adapter::new(Arc::new(Video4Linux), choice, CameraSetup::default().wanted(), false, Arc::default())
 }
 
-fn picture(source: &Video4Linux) -> Result<Vec<u8>, CameraFault> {
+fn source() -> Real {
+    of(CameraChoice::Named(NODE.to_owned()))
+}
+
+fn picture(source: &Real) -> Result<Vec<u8>, CameraFault> {
     // The machine is emulated, some ten times slower than a real one.
     let limits = CaptureLimits {
         whole: Duration::from_secs(40),
@@ -44,7 +52,7 @@ fn picture(source: &Video4Linux) -> Result<Vec<u8>, CameraFault> {
         ..CaptureLimits::default()
     };
     let watch = Watch::begin(limits, CancellationToken::new(), CancellationToken::new());
-    match shoot(source, &watch, MEDIA_BYTES_MAX) {
+    match shoot(source, &watch, MEDIA_BYTES_MAX, CameraSetup::default().bound()) {
         Ok(file) => Ok(file),
         Err(Ended::Camera(fault)) => Err(fault),
         Err(Ended::Stopped) => panic!("nobody stopped it"),
@@ -71,7 +79,7 @@ fn vivid_a_real_device_shows_its_colour_and_leaves_no_handle() {
     for choice in [CameraChoice::First, CameraChoice::Named(NODE.to_owned())] {
         for (pattern, colour) in COLOURS {
             set(TEST_PATTERN, pattern);
-            let file = picture(&Video4Linux::new(choice.clone())).unwrap();
+            let file = picture(&of(choice.clone())).unwrap();
             assert!(shows(&file, colour), "pattern {pattern}");
         }
     }

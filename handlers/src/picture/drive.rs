@@ -94,7 +94,7 @@ mod tests {
     }
 
     fn jpegs() -> Vec<Vec<u8>> {
-        let mut found = vec![files::file(40, 24), files::bare(&files::file(40, 24))];
+        let mut found = vec![files::file(40, 24), jpeg::without_tables(&files::file(40, 24))];
         let exif = [&[0xFF, 0xE1, 0, 34][..], b"Exif\0\0", &exif_block(6)].concat();
         found.push([&files::file(24, 40)[..2], &exif, &files::file(24, 40)[2..]].concat());
         for progressive in [true, false] {

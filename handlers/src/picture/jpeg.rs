@@ -58,6 +58,15 @@ pub(crate) fn whole(frame: &[u8]) -> Result<Cow<'_, [u8]>, String> {
     Err(CUT_OFF.to_owned())
 }
 
+/// The file without its Huffman tables, as many cameras send it.
+pub(crate) fn without_tables(file: &[u8]) -> Vec<u8> {
+    let mut bare = file.get(..2).unwrap_or_default().to_vec();
+    for segment in Walk::new(file).into_iter().flatten().flatten().filter(|segment| segment.marker != DHT) {
+        bare.extend_from_slice(file.get(segment.start..segment.end).unwrap_or_default());
+    }
+    bare
+}
+
 /// Decodes the whole file, and says what is wrong with it if anything is.
 pub(crate) fn look(file: &[u8]) -> Result<Seen, String> {
     let headers = complete(file, &|| true)?;
@@ -143,26 +152,11 @@ pub(crate) mod tests {
         encode(picture(width, height), width, height, usize::MAX).unwrap()
     }
 
-    /// The file without its Huffman tables, as many cameras send it.
-    pub(crate) fn bare(file: &[u8]) -> Vec<u8> {
-        let mut bare = file[..2].to_vec();
-        let mut at = 2;
-        while file[at + 1] != SOS {
-            let next = at + 2 + usize::from(u16::from_be_bytes([file[at + 2], file[at + 3]]));
-            if file[at + 1] != DHT {
-                bare.extend(&file[at..next]);
-            }
-            at = next;
-        }
-        bare.extend(&file[at..]);
-        bare
-    }
-
     #[test]
     fn missing_huffman_tables_are_put_back_and_present_ones_left_alone() {
         let file = file(64, 48);
         assert_eq!(whole(&file).unwrap().as_ref(), file, "a file with tables comes out unchanged");
-        let bare = bare(&file);
+        let bare = without_tables(&file);
         assert!(bare.len() < file.len() && look(&bare).is_err());
         let mended = whole(&bare).unwrap();
         assert_eq!(to_rgb(&mended).unwrap(), to_rgb(&file).unwrap(), "pixel for pixel");

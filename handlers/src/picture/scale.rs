@@ -2,16 +2,19 @@
 
 /// The largest picture that may leave or be shown: no wider and no higher than this.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bound {
+pub(crate) struct Bound {
     /// Pixels across.
-    pub width: u32,
+    pub(crate) width: u32,
     /// Pixels down.
-    pub height: u32,
+    pub(crate) height: u32,
 }
 
 impl Bound {
+    /// Larger than any picture.
+    pub(crate) const NONE: Self = Self { width: u32::MAX, height: u32::MAX };
+
     /// Whether a picture is within it as it is.
-    pub const fn holds(self, width: u32, height: u32) -> bool {
+    pub(crate) const fn holds(self, width: u32, height: u32) -> bool {
         width <= self.width && height <= self.height
     }
 
