@@ -49,7 +49,7 @@ impl<B: Bus> Adapter<B> {
         let candidates = if name.starts_with('/') {
             vec![PathBuf::from(name)]
         } else {
-            [Place::ById, Place::ByPath].map(|place| place.folder().join(name)).to_vec()
+            [Place::Kind, Place::Plug].map(|place| place.folder().join(name)).to_vec()
         };
         let found = candidates.into_iter().find(|path| self.bus.node_at(path).is_some());
         let path = found.ok_or_else(|| self.missing(name))?;
@@ -221,8 +221,8 @@ pub(super) fn list(bus: &impl Bus) -> Vec<FoundCamera> {
         let Some(node) = bus.node_at(&path) else { continue };
         if let Some((_, known)) = found.iter_mut().find(|(known, _)| *known == node) {
             match place {
-                Place::ById | Place::ByPath => known.also.extend(last_part(&path)),
-                Place::ByNumber => known.node = path,
+                Place::Kind | Place::Plug => known.also.extend(last_part(&path)),
+                Place::Number => known.node = path,
             }
             continue;
         }
@@ -232,8 +232,8 @@ pub(super) fn list(bus: &impl Bus) -> Vec<FoundCamera> {
             Err(error) => (String::new(), Some(cannot_open(&path, &error).to_string())),
         };
         let id = match place {
-            Place::ById | Place::ByPath => last_part(&path),
-            Place::ByNumber => None,
+            Place::Kind | Place::Plug => last_part(&path),
+            Place::Number => None,
         };
         let id = id.unwrap_or_else(|| path.display().to_string());
         found.push((node, FoundCamera { id, name, node: path, also: Vec::new(), problem }));

@@ -17,22 +17,22 @@ pub(super) struct NodeId(pub(super) u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
     /// By what they are.
-    ById,
+    Kind,
     /// By where they are plugged in; one camera may have several such names.
-    ByPath,
+    Plug,
     /// By the number that they were given at this start.
-    ByNumber,
+    Number,
 }
 
 impl Place {
-    pub(super) const ALL: [Self; 3] = [Self::ById, Self::ByPath, Self::ByNumber];
+    pub(super) const ALL: [Self; 3] = [Self::Kind, Self::Plug, Self::Number];
 
     /// The folder.
     pub(super) fn folder(self) -> &'static Path {
         Path::new(match self {
-            Self::ById => "/dev/v4l/by-id",
-            Self::ByPath => "/dev/v4l/by-path",
-            Self::ByNumber => "/dev",
+            Self::Kind => "/dev/v4l/by-id",
+            Self::Plug => "/dev/v4l/by-path",
+            Self::Number => "/dev",
         })
     }
 }

@@ -26,8 +26,8 @@ impl Bus for Video4Linux {
     fn paths(&self, place: Place) -> Vec<PathBuf> {
         let numbered = |name: &str| name.strip_prefix("video").is_some_and(|rest| rest.parse::<u32>().is_ok());
         match place {
-            Place::ById | Place::ByPath => sorted(place.folder(), |_| true),
-            Place::ByNumber => sorted(place.folder(), numbered),
+            Place::Kind | Place::Plug => sorted(place.folder(), |_| true),
+            Place::Number => sorted(place.folder(), numbered),
         }
     }
 

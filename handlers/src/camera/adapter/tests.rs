@@ -74,7 +74,7 @@ impl Bus for Tree {
     fn paths(&self, place: Place) -> Vec<PathBuf> {
         let entries = fs::read_dir(self.here(place.folder())).unwrap();
         let mut names: Vec<String> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-        names.retain(|name| place != Place::ByNumber || name.starts_with("video"));
+        names.retain(|name| place != Place::Number || name.starts_with("video"));
         names.sort();
         names.into_iter().map(|name| place.folder().join(name)).collect()
     }

@@ -101,7 +101,7 @@ impl Canvas {
 fn yuv(pixel: &[u8]) -> [u8; 3] {
     let [r, g, b, ..] = *pixel else { return [16, 128, 128] };
     let (r, g, b) = (i32::from(r), i32::from(g), i32::from(b));
-    let level = |sum: i32, zero: i32| u8::try_from((sum + 128 >> 8) + zero).unwrap_or(0);
+    let level = |sum: i32, zero: i32| u8::try_from(((sum + 128) >> 8) + zero).unwrap_or(0);
     [
         level(66 * r + 129 * g + 25 * b, 16),
         level(-38 * r - 74 * g + 112 * b, 128),

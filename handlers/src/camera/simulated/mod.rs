@@ -225,9 +225,9 @@ impl Bus for SimulatedCamera {
     fn paths(&self, place: Place) -> Vec<PathBuf> {
         let Some(name) = self.connected() else { return Vec::new() };
         match place {
-            Place::ById => vec![place.folder().join(name)],
-            Place::ByPath => Vec::new(),
-            Place::ByNumber => vec![place.folder().join("video0")],
+            Place::Kind => vec![place.folder().join(name)],
+            Place::Plug => Vec::new(),
+            Place::Number => vec![place.folder().join("video0")],
         }
     }
 
