@@ -14,6 +14,7 @@ use config::{Places, Settings};
 use handlers::camera::Frame;
 use handlers::{Camera, CameraSetup, Sign, SimulatedCamera, SimulatedSign, SystemClock};
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 use wire::{Lease, Object, OwnerRequest};
 
 use crate::Cli;
