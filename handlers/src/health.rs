@@ -32,6 +32,12 @@ pub trait Census: Send + Sync {
     fn report(&self) -> Object;
 }
 
+/// What the machine is fitted with beside itself, and may lose: sound cards, for one. Asked at most once in [`READ_EACH`].
+pub trait Fittings: Send + Sync {
+    /// The members to add, such as `sound`.
+    fn report(&self) -> Object;
+}
+
 /// What a [`Health`] is made of.
 pub struct HealthParts {
     /// The program's version.
@@ -44,6 +50,8 @@ pub struct HealthParts {
     pub clock: Arc<dyn Clock>,
     /// What the actors know.
     pub census: Arc<dyn Census>,
+    /// What the machine is fitted with.
+    pub fittings: Arc<dyn Fittings>,
 }
 
 /// `device.health`.
@@ -145,7 +153,12 @@ impl Shared {
             return fresh.values;
         }
         let shared = Arc::clone(self);
-        let values = tokio::task::spawn_blocking(move || read(&shared.system, &shared.parts.folder)).await;
+        let values = tokio::task::spawn_blocking(move || {
+            let mut values = read(&shared.system, &shared.parts.folder);
+            values.extend(shared.parts.fittings.report().into_map());
+            values
+        })
+        .await;
         // A reader that crashed leaves the machine's numbers out; the device still answers.
         let readings = Readings { at: now, values: Arc::new(values.unwrap_or_default()) };
         *self.readings.lock().unwrap_or_else(PoisonError::into_inner) = Some(readings.clone());
@@ -255,6 +268,16 @@ mod tests {
         }
     }
 
+    struct Bare;
+
+    impl Fittings for Bare {
+        fn report(&self) -> Object {
+            let mut report = Object::new();
+            report.insert("sound", json!({ "input": "absent", "output": "present" }));
+            report
+        }
+    }
+
     fn machine() -> tempfile::TempDir {
         let system = tempfile::tempdir().unwrap();
         let files = [
@@ -282,6 +305,7 @@ mod tests {
             folder: system.to_owned(),
             clock,
             census: Arc::new(Counted),
+            fittings: Arc::new(Bare),
         };
         Health::over(parts, system)
     }

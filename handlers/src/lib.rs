@@ -20,10 +20,13 @@ pub use clock::{BootTime, Chance, Clock, SystemClock, TokioClock};
 pub use display::{DisplayImage, DisplayText};
 pub use futures_util::future::BoxFuture;
 pub use handler::{Call, CaptureHandler, Fault, Handler};
-pub use health::{Census, Health, HealthParts};
+pub use health::{Census, Fittings, Health, HealthParts};
 pub use screen::{Content, ImageType, Screen, Shown};
 pub use sign::{
     GpioSign, LedSign, Lit, Needed, ON_MIN, Sign, SignBackend, SignFault, SignState, SignTrouble, SimulatedSign,
 };
-pub use sound::{Pcm, Playback, Recording, RecordingStream, SoundFault};
+pub use sound::{
+    CardChoice, CardPlayback, Microphone, MicrophoneTrouble, Pcm, Playback, Recording, RecordingStream,
+    SimulatedMicrophone, SimulatedSpeaker, SoundFault, SoundTrouble, SpeakerTrouble,
+};
 pub use trouble::{Planned, Span, Trouble, Troubles};

@@ -9,6 +9,22 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
+mod card;
+mod flow;
+mod form;
+#[cfg(test)]
+mod measure;
+mod microphone;
+mod resample;
+mod simulated;
+#[cfg(test)]
+mod tests;
+mod wav;
+
+pub use card::{Card, CardChoice, CardPlayback, CardRecording, cards};
+pub use microphone::{LISTEN_HZ, ListenLimits, Microphone};
+pub use simulated::{MicrophoneTrouble, Played, SimulatedMicrophone, SimulatedSpeaker, SoundTrouble, SpeakerTrouble};
+
 /// A sound in memory: one channel, 16 bit.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Pcm {
@@ -76,7 +92,7 @@ pub trait Recording: Send + Sync + 'static {
 
 /// A microphone that runs; dropping it closes the device.
 pub trait RecordingStream {
-    /// Samples a second of what [`next`](Self::next) gives.
+    /// Samples a second of what [`next`](Self::next) gives. It may change until the first samples came.
     fn rate_hz(&self) -> u32;
     /// The next samples, mixed to one channel, each between -1 and 1; `None` when none came within `wait`.
     ///
