@@ -14,7 +14,7 @@ const PNG_MAGIC: &[u8] = &[0x89, b'P', b'N', b'G', 0x0d, 0x0a, 0x1a, 0x0a];
 /// The capability that takes a picture.
 pub const SNAPSHOT: &str = "camera.snapshot";
 /// The capability that listens.
-const LISTEN: &str = "microphone.listen";
+pub const LISTEN: &str = "microphone.listen";
 
 /// Why a value does not fit its capability.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

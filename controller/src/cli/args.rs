@@ -4,6 +4,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use wire::declaration::LISTEN_SECONDS_MAX;
 use wire::request::{LEASE_MS_MAX, LEASE_MS_MIN};
 
 /// The end of every command's help. The text is wrapped to the terminal, so a paragraph is one line here.
@@ -144,6 +145,12 @@ pub(crate) enum Command {
     /// Show a text or a picture (display.text, display.image)
     #[command(after_help = SHOW_HELP)]
     Show(Show),
+    /// Listen for some seconds (microphone.listen)
+    #[command(after_help = LISTEN_HELP)]
+    Listen(Listen),
+    /// Say a text aloud (speaker.say)
+    #[command(after_help = SAY_HELP)]
+    Say(Say),
     /// Ask how a device is (device.health)
     #[command(after_help = HEALTH_HELP)]
     Health {
@@ -249,7 +256,7 @@ pub(crate) struct Call {
     pub(crate) sending: Sending,
 }
 
-/// What call, snapshot and show have in common.
+/// What call, snapshot, show, listen and say have in common.
 #[derive(Debug, Args)]
 pub(crate) struct Sending {
     /// Do not activate the device; refuse if it is not active
@@ -304,6 +311,46 @@ pub(crate) struct Show {
     /// It is a text, even if a file has that name
     #[arg(long)]
     pub(crate) text: bool,
+    /// How to send it
+    #[command(flatten)]
+    pub(crate) sending: Sending,
+}
+
+const LISTEN_HELP: &str = help!(
+    "A WAV file, 16 kHz, 16 bit, mono. It appears whole or not at all, readable by you alone; - is stdout. The device is activated if it is not active.\n\n",
+    "Example:\n  latchkey listen kitchen --seconds 5 -o kitchen.wav\n\n",
+    "--json: {\"device\", \"id\", \"file\", \"mime\", \"bytes\"}"
+);
+
+/// `listen`
+#[derive(Debug, Args)]
+pub(crate) struct Listen {
+    /// The device
+    pub(crate) device: String,
+    /// How many seconds, 1 to 15
+    #[arg(short, long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=LISTEN_SECONDS_MAX))]
+    pub(crate) seconds: u64,
+    /// Where the sound goes
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: PathBuf,
+    /// How to send it
+    #[command(flatten)]
+    pub(crate) sending: Sending,
+}
+
+const SAY_HELP: &str = help!(
+    "At most 500 bytes. Ends when the last word was said. The device is activated if it is not active.\n\n",
+    "Example:\n  latchkey say kitchen 'dinner is ready'\n\n",
+    "--json: {\"device\", \"id\", \"value\"}"
+);
+
+/// `say`
+#[derive(Debug, Args)]
+pub(crate) struct Say {
+    /// The device
+    pub(crate) device: String,
+    /// What to say
+    pub(crate) text: String,
     /// How to send it
     #[command(flatten)]
     pub(crate) sending: Sending,

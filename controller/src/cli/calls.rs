@@ -184,9 +184,10 @@ pub(crate) async fn call(session: &Session, call: &args::Call) -> Result<(), Pro
     }
     if let Ok(Some(media)) = values::check(&capability, &value) {
         session.screen.line(&format!(
-            "{}, {} bytes; see it with --json, a picture with: latchkey snapshot {} -o FILE",
+            "{}, {} bytes; see it with --json, or have a file of it with: latchkey {} {} -o FILE",
             media.mime,
             media.bytes.len(),
+            if capability.as_str() == values::LISTEN { "listen" } else { "snapshot" },
             line.device.name
         ))?;
     } else if value.is_empty() {

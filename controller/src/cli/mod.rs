@@ -12,7 +12,9 @@ mod pictures;
 mod problem;
 mod screen;
 mod session;
+mod sounds;
 mod tables;
+mod target;
 
 use std::process::ExitCode;
 
@@ -72,6 +74,8 @@ async fn run(cli: Cli, screen: Screen) -> Result<(), Problem> {
         Command::Cancel { device, id } => calls::cancel(&session, &device, &id).await,
         Command::Snapshot(snapshot) => pictures::snapshot(&session, &snapshot).await,
         Command::Show(show) => pictures::show(&session, &show).await,
+        Command::Listen(listen) => sounds::listen(&session, &listen).await,
+        Command::Say(say) => sounds::say(&session, &say).await,
         Command::Health { device } => calls::health(&session, &device).await,
         Command::Transfer(transfer) => ownership::transfer(&session, &transfer).await,
         Command::Release { device, no_wait } => ownership::release(&session, &device, no_wait).await,

@@ -171,7 +171,7 @@ async fn each_failure_has_its_exit_code_and_its_sentence() {
         (&["call", "kitchen", "display.text"], 2, "text: is missing"),
         (&["call", "kitchen", "camera.snapshot", "facing=front"], 2, "no argument is called facing; declared: none"),
         (&["show", "kitchen", "missing.png"], 2, "there is no file missing.png"),
-        (&["snapshot", "kitchen", "-o", "no/folder.jpg"], 2, "no picture was taken"),
+        (&["snapshot", "kitchen", "-o", "no/folder.jpg"], 2, "nothing was captured"),
         (&["show", "kitchen", "x", "--no-activate"], 3, "run: latchkey activate kitchen"),
         (&["claim", "https://127.0.0.1:1"], 2, "put the link in quotes"),
         (&["claim", "ftp://127.0.0.1:1/#x.y"], 2, "must begin with https:// or http://"),
