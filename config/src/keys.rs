@@ -119,6 +119,23 @@ pub const KEYS: &[Key] = &[
         ],
     },
     Key {
+        path: "audio.input",
+        kind: Kind::Text,
+        value: "\"plughw:CARD=Example,DEV=0\"",
+        unset: "the default sound card",
+        meaning: &[
+            "The sound card to hear with, by a name that does not change, such as plughw:CARD=NAME,DEV=0.",
+            "No other card ever takes its place.",
+        ],
+    },
+    Key {
+        path: "audio.output",
+        kind: Kind::Text,
+        value: "\"plughw:CARD=Example,DEV=0\"",
+        unset: "the default sound card",
+        meaning: &["The sound card to play through, named like audio.input. No other card ever takes its place."],
+    },
+    Key {
         path: "sign.led",
         kind: Kind::Text,
         value: "\"camera::inuse\"",

@@ -15,15 +15,17 @@ use config::{CameraSettings, Places, Settings, SignCarrier, SignSettings};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use handlers::sign::LEDS;
+use handlers::sound::CardRecording;
 use handlers::wasm::outbound::Outbound;
 use handlers::wasm::{Program, Protected, WorkshopParts};
 use handlers::{
-    Camera, CameraChoice, CameraSetup, Chance, Clock, DisplayImage, DisplayText, Fault, GpioSign, Health, HealthParts,
-    LedSign, Needed, Screen, Shown, Sign, SignBackend, SignFault, SystemClock,
+    Camera, CameraChoice, CameraSetup, CardChoice, CardPlayback, Chance, Clock, DisplayImage, DisplayText, Fault,
+    Fittings, GpioSign, Health, HealthParts, LedSign, Microphone, Needed, Playback as _, Recording as _, Screen, Shown,
+    Sign, SignBackend, SignFault, SoundFault, SystemClock,
 };
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
-use wire::{Declaration, Signer};
+use wire::{Declaration, Object, Signer};
 
 use crate::direct::Direct;
 use crate::door::{Door, DoorLimits};
@@ -250,8 +252,15 @@ async fn compose(options: Options) -> Result<Running, StartError> {
         (None, None) => Arc::new(NoScreen),
     };
     let capabilities = vec![
-        health(Arc::clone(&clock), Arc::clone(&census), state_dir.clone(), simulated),
-        camera(simulation.as_ref(), live),
+        health(
+            Arc::clone(&clock),
+            Arc::clone(&census),
+            Arc::new(Fitted { simulation: simulation.clone(), live: Arc::clone(&live) }),
+            state_dir.clone(),
+            simulated,
+        ),
+        camera(simulation.as_ref(), Arc::clone(&live)),
+        microphone(simulation.as_ref(), live),
         display_text(Arc::clone(&screen)),
         display_image(screen),
     ];
@@ -418,9 +427,15 @@ fn plain(declaration: Declaration, make: impl Fn() -> Work + Send + Sync + 'stat
     Installed { declaration, make: Arc::new(move || Ok(make())), custom: None }
 }
 
-fn health(clock: Arc<dyn Clock>, census: Arc<HouseCensus>, folder: PathBuf, simulated: bool) -> Installed {
+fn health(
+    clock: Arc<dyn Clock>,
+    census: Arc<HouseCensus>,
+    fittings: Arc<Fitted>,
+    folder: PathBuf,
+    simulated: bool,
+) -> Installed {
     // One for all lives of its actor: the up time is the device's.
-    let health = Arc::new(Health::new(HealthParts { version: VERSION, simulated, folder, clock, census }));
+    let health = Arc::new(Health::new(HealthParts { version: VERSION, simulated, folder, clock, census, fittings }));
     plain(Declaration::device_health(), move || Work::Plain(health.clone()))
 }
 
@@ -428,7 +443,7 @@ fn health(clock: Arc<dyn Clock>, census: Arc<HouseCensus>, folder: PathBuf, simu
 fn camera(simulation: Option<&Simulation>, live: Arc<RwLock<Settings>>) -> Installed {
     let simulated = simulation.map(|simulation| simulation.camera.clone());
     plain(Declaration::camera_snapshot(), move || {
-        let settings = live.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let settings = read(&live);
         let camera = match &simulated {
             Some(camera) => Camera::simulated(camera.clone(), &camera_setup(&settings.camera)),
             None => camera_of(&settings),
@@ -448,6 +463,43 @@ fn camera_setup(settings: &CameraSettings) -> CameraSetup {
         choice: settings.device.clone().map_or(CameraChoice::First, CameraChoice::Named),
         size: settings.size,
         largest: settings.largest,
+    }
+}
+
+/// The microphone of the card that the settings name at the moment it is made.
+fn microphone(simulation: Option<&Simulation>, live: Arc<RwLock<Settings>>) -> Installed {
+    let simulated = simulation.map(|simulation| simulation.microphone.clone());
+    plain(Declaration::microphone_listen(), move || {
+        let card = || Microphone::card(CardChoice::of_setting(read(&live).audio.input.as_deref()));
+        let microphone = simulated.clone().map_or_else(card, Microphone::simulated);
+        Work::Capture(Arc::new(microphone))
+    })
+}
+
+fn read(live: &RwLock<Settings>) -> std::sync::RwLockReadGuard<'_, Settings> {
+    live.read().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// Whether there are sound cards, as the settings choose them now.
+struct Fitted {
+    simulation: Option<Simulation>,
+    live: Arc<RwLock<Settings>>,
+}
+
+impl Fittings for Fitted {
+    fn report(&self) -> Object {
+        let audio = read(&self.live).audio.clone();
+        let (input, output) = match &self.simulation {
+            Some(simulation) => (simulation.microphone.ready(), simulation.speaker.ready()),
+            None => (
+                CardRecording::new(CardChoice::of_setting(audio.input.as_deref())).ready(),
+                CardPlayback::new(CardChoice::of_setting(audio.output.as_deref())).ready(),
+            ),
+        };
+        let word = |ready: Result<(), SoundFault>| if ready.is_ok() { "present" } else { "absent" };
+        let mut report = Object::new();
+        report.insert("sound", serde_json::json!({ "input": word(input), "output": word(output) }));
+        report
     }
 }
 

@@ -9,7 +9,7 @@ use actors::{House, SettingsChange};
 use config::Settings;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use wire::Declaration;
+use wire::{CapabilityName, Declaration};
 
 use crate::device::{Bound, advertised_host, host_names, limits};
 use crate::keeper::ask::{Address, Reloaded};
@@ -47,8 +47,7 @@ impl Reception {
         if !reloaded.changed.is_empty() {
             self.names.replace(host_names(&after));
             *self.live.write().unwrap_or_else(PoisonError::into_inner) = after.clone();
-            let renew =
-                if after.camera == before.camera { Vec::new() } else { vec![Declaration::camera_snapshot().name] };
+            let renew = stand_on(&before, &after);
             let (name, limits) = (after.device.name.clone(), limits(&after));
             house.settings_changed(SettingsChange { name, limits, renew }).await;
         }
@@ -70,6 +69,15 @@ impl Reception {
     }
 }
 
+/// The capabilities that stand on what changed, and are to be made anew.
+fn stand_on(before: &Settings, after: &Settings) -> Vec<CapabilityName> {
+    let moved = [
+        (Declaration::camera_snapshot(), before.camera != after.camera),
+        (Declaration::microphone_listen(), before.audio.input != after.audio.input),
+    ];
+    moved.into_iter().filter(|(_, moved)| *moved).map(|(declaration, _)| declaration.name).collect()
+}
+
 /// The settings after a reload, and which keys moved. What cannot change in a running device stays as it was.
 fn step(before: &Settings, wanted: &Settings) -> (Settings, Reloaded) {
     let mut after = before.clone();
@@ -82,6 +90,8 @@ fn step(before: &Settings, wanted: &Settings) -> (Settings, Reloaded) {
         ("camera.device", before.camera.device != wanted.camera.device),
         ("camera.size", before.camera.size != wanted.camera.size),
         ("camera.largest", before.camera.largest != wanted.camera.largest),
+        ("audio.input", before.audio.input != wanted.audio.input),
+        ("audio.output", before.audio.output != wanted.audio.output),
         ("limits.rate_per_second", before.limits.rate_per_second != wanted.limits.rate_per_second),
         ("limits.rate_burst", before.limits.rate_burst != wanted.limits.rate_burst),
     ];
@@ -107,6 +117,7 @@ fn step(before: &Settings, wanted: &Settings) -> (Settings, Reloaded) {
     after.link.direct.advertise.clone_from(&new.advertise);
     after.link.direct.hosts.clone_from(&new.hosts);
     after.camera = wanted.camera.clone();
+    after.audio = wanted.audio.clone();
     after.limits = wanted.limits;
     (after, reloaded)
 }

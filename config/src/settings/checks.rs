@@ -10,6 +10,8 @@ use super::{LogFormat, PictureSize, Scheme};
 const NAME_BYTES_MAX: usize = 64;
 /// The longest host name the domain system has.
 const HOST_BYTES_MAX: usize = 253;
+/// Longest name of a sound card: ALSA's own are far shorter.
+const CARD_BYTES_MAX: usize = 200;
 /// More host names than this are a mistake.
 const HOSTS_MAX: usize = 32;
 /// From a picture on which nothing can be seen to more than any camera has.
@@ -104,6 +106,21 @@ pub(super) fn picture_size(text: &str) -> Result<PictureSize, String> {
             SIDES.end()
         )),
     }
+}
+
+/// A card by name. A number is refused: cards are numbered anew at each start, and another one would take its place.
+pub(super) fn sound_card(text: &str) -> Result<String, String> {
+    if text.is_empty() || text.len() > CARD_BYTES_MAX || text.chars().any(char::is_control) {
+        return Err(format!("{text:?} is not a sound card's name"));
+    }
+    let name = text.strip_prefix("alsa:").unwrap_or(text);
+    let card = name.split_once(':').map(|(_, rest)| rest.strip_prefix("CARD=").unwrap_or(rest));
+    if card.is_some_and(|card| card.starts_with(|first: char| first.is_ascii_digit())) {
+        return Err(format!(
+            "{text:?} names a card by number, which changes; name it by its name, as in plughw:CARD=NAME,DEV=0"
+        ));
+    }
+    Ok(name.to_owned())
 }
 
 pub(super) fn led(text: &str) -> Result<String, String> {

@@ -52,6 +52,8 @@ pub struct Settings {
     pub keeper: KeeperSettings,
     /// `camera.*`
     pub camera: CameraSettings,
+    /// `audio.*`
+    pub audio: AudioSettings,
     /// `sign.*`
     pub sign: SignSettings,
     /// `handlers.*`
@@ -153,6 +155,15 @@ impl Serialize for PictureSize {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
+}
+
+/// `audio.*`
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct AudioSettings {
+    /// The sound card to hear with, by its lasting name; without it, the default one.
+    pub input: Option<String>,
+    /// The sound card to play through, by its lasting name; without it, the default one.
+    pub output: Option<String>,
 }
 
 /// `handlers.*`
@@ -337,6 +348,10 @@ impl Settings {
                     |text| checks::picture_size(&text),
                     CAMERA_LARGEST,
                 )?,
+            },
+            audio: AudioSettings {
+                input: on("audio.input").optional(raw.audio.input, |text| checks::sound_card(&text))?,
+                output: on("audio.output").optional(raw.audio.output, |text| checks::sound_card(&text))?,
             },
             sign: sign::read(raw.sign, layers, raw.keeper.display.unwrap_or(true))?,
             handlers: HandlerSettings {

@@ -9,6 +9,7 @@ pub(super) struct RawSettings {
     pub(super) link: RawLink,
     pub(super) keeper: RawKeeper,
     pub(super) camera: RawCamera,
+    pub(super) audio: RawAudio,
     pub(super) sign: RawSign,
     pub(super) handlers: RawHandlers,
     pub(super) limits: RawLimits,
@@ -49,6 +50,13 @@ pub(super) struct RawCamera {
     pub(super) device: Option<String>,
     pub(super) size: Option<String>,
     pub(super) largest: Option<String>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RawAudio {
+    pub(super) input: Option<String>,
+    pub(super) output: Option<String>,
 }
 
 #[derive(Deserialize, Default)]

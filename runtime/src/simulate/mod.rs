@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use handlers::SimulatedSign;
 use handlers::camera::SimulatedCamera;
+use handlers::{SimulatedMicrophone, SimulatedSign, SimulatedSpeaker};
 
 mod screen;
 mod words;
@@ -18,6 +18,10 @@ pub use words::{Rehearsal, RehearsalError};
 pub struct Simulation {
     /// The camera.
     pub camera: SimulatedCamera,
+    /// The microphone.
+    pub microphone: SimulatedMicrophone,
+    /// The speaker.
+    pub speaker: SimulatedSpeaker,
     /// The sign.
     pub sign: SimulatedSign,
     /// The screen.
@@ -30,14 +34,23 @@ impl Simulation {
         let say: Arc<dyn Fn(&str) + Send + Sync> = Arc::new(say);
         let of_sign = Arc::clone(&say);
         let sign = SimulatedSign::new(move |lit| {
-            of_sign(if lit { "simulated sign: ON, the camera is in use" } else { "simulated sign: off" });
+            of_sign(if lit { "simulated sign: ON, camera or microphone in use" } else { "simulated sign: off" });
         });
-        Self { camera: SimulatedCamera::new(), sign, screen: SimulatedScreen::new(say) }
+        let of_speaker = Arc::clone(&say);
+        Self {
+            camera: SimulatedCamera::new(),
+            microphone: SimulatedMicrophone::new(),
+            speaker: SimulatedSpeaker::new(move |line| of_speaker(line)),
+            sign,
+            screen: SimulatedScreen::new(say),
+        }
     }
 
     /// From now on each part has the troubles of `rehearsal`, each in its time.
     pub fn rehearse(&self, rehearsal: &Rehearsal) {
         self.camera.rehearse(rehearsal.camera.clone());
+        self.microphone.rehearse(rehearsal.microphone.clone());
+        self.speaker.rehearse(rehearsal.speaker.clone());
         self.sign.rehearse(rehearsal.sign.clone());
         self.screen.rehearse(rehearsal.screen.clone());
     }

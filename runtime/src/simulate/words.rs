@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 use config::keys::likeliest;
 use handlers::trouble::SpanError;
-use handlers::{CameraTrouble, Planned, SignTrouble, Span, Trouble};
+use handlers::{CameraTrouble, MicrophoneTrouble, Planned, SignTrouble, Span, SpeakerTrouble, Trouble};
 
 use super::ScreenTrouble;
 
@@ -17,6 +17,10 @@ use super::ScreenTrouble;
 pub struct Rehearsal {
     /// The camera's.
     pub camera: Vec<Planned<CameraTrouble>>,
+    /// The microphone's.
+    pub microphone: Vec<Planned<MicrophoneTrouble>>,
+    /// The speaker's.
+    pub speaker: Vec<Planned<SpeakerTrouble>>,
     /// The sign's.
     pub sign: Vec<Planned<SignTrouble>>,
     /// The screen's.
@@ -39,7 +43,13 @@ impl Part {
 
 /// Every simulated part, in the order of the guide.
 pub(crate) fn parts() -> Vec<Part> {
-    vec![Part::of::<CameraTrouble>(), Part::of::<SignTrouble>(), Part::of::<ScreenTrouble>()]
+    vec![
+        Part::of::<CameraTrouble>(),
+        Part::of::<MicrophoneTrouble>(),
+        Part::of::<SpeakerTrouble>(),
+        Part::of::<SignTrouble>(),
+        Part::of::<ScreenTrouble>(),
+    ]
 }
 
 /// Why the words make no rehearsal: one sentence.
@@ -110,6 +120,8 @@ impl Rehearsal {
     fn add(&mut self, word: &str, part: &str, trouble: &str) -> Result<(), RehearsalError> {
         match part {
             CameraTrouble::PART => self.camera.push(planned(word, trouble)?),
+            MicrophoneTrouble::PART => self.microphone.push(planned(word, trouble)?),
+            SpeakerTrouble::PART => self.speaker.push(planned(word, trouble)?),
             SignTrouble::PART => self.sign.push(planned(word, trouble)?),
             ScreenTrouble::PART => self.screen.push(planned(word, trouble)?),
             _ => {

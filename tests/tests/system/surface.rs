@@ -139,7 +139,10 @@ fn the_json_of_the_keepers_commands_has_the_members_that_scripts_rely_on() {
     members(&pair, &["link", "key", "fingerprint", "expires_ms"]);
     assert!(pair["link"].as_str().unwrap().contains(&format!("/#{key}.")), "{pair}");
     assert_eq!((&pair["key"], &pair["fingerprint"]), (&json!(key.to_string()), &json!(key.fingerprint())));
-    members(&json(&["config", "show"]), &["device", "link", "keeper", "camera", "sign", "handlers", "limits", "log"]);
+    members(
+        &json(&["config", "show"]),
+        &["device", "link", "keeper", "camera", "audio", "sign", "handlers", "limits", "log"],
+    );
 
     // What needs no daemon works without one, with the same members, and changes nothing.
     assert_eq!(daemon.stop(), 0);
@@ -232,8 +235,8 @@ fn latchkeyd_ends_with_the_code_of_each_kind_of_failure_and_one_sentence() {
         (&["grant", "camera"], 0, &[]),
         (&["approve", "999999"], 1, &["nothing waits under 999999"]),
         (&["grant", "telepathy"], 1, &["telepathy"]),
-        (&["grant", "microphone"], 1, &["there is no grant microphone here", "camera"]),
-        (&["restart", "speaker.say"], 1, &["there is no speaker.say here", "camera.snapshot"]),
+        (&["grant", "display.sound"], 1, &["there is no grant display.sound here", "did you mean"]),
+        (&["restart", "speaker.shout"], 1, &["there is no speaker.shout here"]),
         (&["verify-export", "nothing.receipts"], 1, &["cannot read nothing.receipts"]),
         (&["frobnicate"], 2, &["frobnicate"]),
         (&["grant"], 2, &["NAME"]),
