@@ -30,6 +30,8 @@ mod frame;
 mod mode;
 mod simulated;
 #[cfg(test)]
+mod soak;
+#[cfg(test)]
 mod tests;
 mod video4linux;
 #[cfg(test)]

@@ -213,6 +213,20 @@ async fn a_camera_that_is_pulled_out_and_comes_back_works_again_without_anything
     assert_eq!(counts.opens, counts.closes);
 }
 
+#[tokio::test]
+async fn a_trouble_that_was_given_a_time_ends_with_it() {
+    let room = Room::new().await;
+    let span = crate::trouble::Span::parse("..1500ms").unwrap();
+    room.device.rehearse(vec![crate::trouble::Planned { trouble: CameraTrouble::Unplugged, span }]);
+    let began = SystemClock.boot();
+    room.snapshot().await.unwrap_err();
+    while room.snapshot().await.is_err() {
+        assert!(SystemClock.boot().since(began) < Duration::from_secs(10), "it comes back");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(SystemClock.boot().since(began) >= Duration::from_millis(1400), "and not before its time");
+}
+
 /// How many descriptors of this process, and how many seen by a child that is started now, lead to a simulated camera.
 fn handles() -> (usize, usize) {
     let own = std::fs::read_dir("/proc/self/fd").unwrap();
@@ -302,7 +316,7 @@ async fn a_driver_that_hangs_keeps_the_sign_lit_and_the_camera_unavailable_until
     let lit = room.sign.light().await.unwrap();
     let stop = CancellationToken::new();
     let running = tokio::spawn(room.camera.run(call(&stop), lit));
-    opened(&room).await;
+    seen(&room, |counts| counts.hangs > 0).await;
     stop.cancel();
     running.abort();
     room.device.trouble(None);
@@ -345,10 +359,15 @@ async fn a_simulated_sign_serves_no_real_camera_and_a_real_one_no_simulated_came
 }
 
 async fn opened(room: &Room) {
+    seen(room, |counts| counts.opens > 0).await;
+}
+
+/// Waits until the camera's counts are so.
+async fn seen(room: &Room, are_so: fn(CameraCounts) -> bool) {
     let (seen, mut opened) = watch::channel(());
     let device = room.device.clone();
     std::thread::spawn(move || {
-        while device.counts().opens == 0 {
+        while !are_so(device.counts()) {
             std::thread::yield_now();
         }
         seen.send_replace(());

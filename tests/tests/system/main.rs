@@ -19,6 +19,7 @@ mod one_effect;
 mod ownership;
 mod service;
 mod settings_files;
+mod simulation;
 mod sound;
 mod state_folder;
 mod surface;

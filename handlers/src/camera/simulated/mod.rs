@@ -54,6 +54,8 @@ pub struct CameraCounts {
     pub frames: u64,
     /// Times it was closed.
     pub closes: u64,
+    /// Times its driver began to hang.
+    pub hangs: u64,
 }
 
 /// What happens to a simulated camera, for those who want to know when.
@@ -180,7 +182,8 @@ impl SimulatedCamera {
     }
 
     fn hang(&self) {
-        let state = self.lock();
+        let mut state = self.lock();
+        state.counts.hangs += 1;
         let before = state.releases;
         drop(self.shared.changed.wait_while(state, |state| state.releases == before));
     }
