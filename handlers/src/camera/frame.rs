@@ -174,7 +174,7 @@ impl Frame {
     }
 
     /// The pixels as RGB without padding.
-    fn to_rgb(&self) -> Result<Vec<u8>, String> {
+    pub(super) fn to_rgb(&self) -> Result<Vec<u8>, String> {
         let shape = self.shape()?;
         let mut rgb = Vec::with_capacity(shape.width * shape.height * 3);
         for y in 0..shape.height {

@@ -252,26 +252,72 @@ async fn a_broken_exif_block_is_no_reason_to_refuse_and_does_not_reach_the_scree
     }
 }
 
+/// A picture of one colour in inks, in one of the ways in which encoders write.
+fn inked(
+    colours: jpeg_encoder::ColorType,
+    inks: [u8; 4],
+    (width, height): (u16, u16),
+    prepare: impl FnOnce(&mut jpeg_encoder::Encoder<&mut Vec<u8>>),
+) -> Vec<u8> {
+    let mut file = Vec::new();
+    let mut encoder = jpeg_encoder::Encoder::new(&mut file, 95);
+    prepare(&mut encoder);
+    encoder.encode(&inks.repeat(usize::from(width) * usize::from(height)), width, height, colours).unwrap();
+    file
+}
+
+const INKS: [([u8; 4], [u8; 3]); 4] = [
+    ([5, 5, 5, 0], [250; 3]),
+    ([0, 255, 255, 0], [255, 0, 0]),
+    ([255, 0, 255, 0], [0, 255, 0]),
+    ([0, 0, 0, 255], [0; 3]),
+];
+
+fn all_near(rgb: &[u8], wanted: [u8; 3]) -> bool {
+    rgb.chunks(3).all(|pixel| pixel.iter().zip(wanted).all(|(a, b)| a.abs_diff(b) < 16))
+}
+
 #[tokio::test]
 async fn inks_with_the_adobe_marker_are_shown_as_the_light_that_they_leave() {
-    let encode = |colours, inks: [u8; 4]| {
-        let mut file = Vec::new();
-        jpeg_encoder::Encoder::new(&mut file, 95).encode(&inks.repeat(64), 8, 8, colours).unwrap();
-        file
-    };
-    let rows = [
-        ([5, 5, 5, 0], [250; 3]),
-        ([0, 255, 255, 0], [255, 0, 0]),
-        ([255, 0, 255, 0], [0, 255, 0]),
-        ([0, 0, 0, 255], [0; 3]),
-    ];
     for colours in [jpeg_encoder::ColorType::Cmyk, jpeg_encoder::ColorType::CmykAsYcck] {
-        for (inks, wanted) in rows {
-            let (rgb, ..) = pixels("image/jpeg", &encode(colours, inks)).await;
-            let near = rgb.chunks(3).all(|pixel| pixel.iter().zip(wanted).all(|(a, b)| a.abs_diff(b) < 16));
-            assert!(near, "{colours:?} {inks:?}: {:?}", &rgb[..3]);
+        for (inks, wanted) in INKS {
+            for size in [(8, 8), (16, 16), (41, 23)] {
+                let file = inked(colours, inks, size, |_| {});
+                let (rgb, ..) = pixels("image/jpeg", &file).await;
+                assert!(all_near(&rgb, wanted), "{colours:?} {inks:?} {size:?}: {:?}", &rgb[..3]);
+            }
         }
     }
+}
+
+#[tokio::test]
+async fn inks_written_in_a_rare_way_are_shown_rightly_or_refused_and_never_dark() {
+    use jpeg_encoder::SamplingFactor::{F_1_1, F_1_2, F_2_1, F_2_2, F_4_1};
+    let (mut right, mut refused) = (0, 0);
+    for colours in [jpeg_encoder::ColorType::Cmyk, jpeg_encoder::ColorType::CmykAsYcck] {
+        for sampling in [F_1_1, F_1_2, F_2_1, F_2_2, F_4_1] {
+            for (progressive, own_tables) in [(false, false), (false, true), (true, false)] {
+                for (inks, wanted) in INKS {
+                    let file = inked(colours, inks, (40, 24), |encoder| {
+                        encoder.set_sampling_factor(sampling);
+                        encoder.set_progressive(progressive);
+                        encoder.set_optimized_huffman_tables(own_tables);
+                    });
+                    let (result, shown) = show_image("image/jpeg", &file).await;
+                    let about = format!("{colours:?} {sampling:?} {progressive} {own_tables} {inks:?}");
+                    if result.is_err() {
+                        assert!(shown.is_empty(), "{about}");
+                        refused += 1;
+                        continue;
+                    }
+                    let Content::Image { bytes, .. } = &shown[0].content else { panic!("no picture") };
+                    assert!(all_near(&jpeg::to_rgb(bytes).unwrap().0, wanted), "{about}");
+                    right += 1;
+                }
+            }
+        }
+    }
+    assert!(right > 30 && refused > 0, "{right} shown, {refused} refused");
 }
 
 #[tokio::test]

@@ -44,6 +44,7 @@ fn still_jpeg(file: &[u8], wanted: &dyn Fn() -> bool) -> Result<Picture, String>
         return Ok(Picture { kind: ImageType::Jpeg, bytes: bare, width, height });
     }
     within_pixels(width, height, REMADE_PIXELS_MAX)?;
+    headers.decodable()?;
     let (rgb, width, height) = jpeg::to_rgb(&bare)?;
     let (rgb, width, height) = orientation.turn(&rgb, width, height, 3);
     let bytes = jpeg::encode_finely(&rgb, width, height)?;

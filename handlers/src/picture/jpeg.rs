@@ -1,6 +1,7 @@
 //! JPEG files: the tables that some cameras leave out, whether one is whole, its pixels, and new ones of a bounded size.
 
 use std::borrow::Cow;
+use std::panic::catch_unwind;
 
 use jpeg_encoder::{ColorType, Encoder};
 use zune_jpeg::JpegDecoder;
@@ -70,6 +71,7 @@ pub(crate) fn without_tables(file: &[u8]) -> Vec<u8> {
 /// Decodes the whole file, and says what is wrong with it if anything is.
 pub(crate) fn look(file: &[u8]) -> Result<Seen, String> {
     let headers = complete(file, &|| true)?;
+    headers.decodable()?;
     let colours = if headers.is_plain() { ColorSpace::Luma } else { ColorSpace::RGB };
     let (levels, width, height) = decode(file, colours)?;
     let sum: u64 = levels.iter().map(|level| u64::from(*level)).sum();
@@ -77,12 +79,18 @@ pub(crate) fn look(file: &[u8]) -> Result<Seen, String> {
     Ok(Seen { width, height, mean: u8::try_from(mean).unwrap_or(u8::MAX) })
 }
 
-/// The file's pixels as RGB.
+/// The file's pixels as RGB; of a file that was found complete and decodable.
 pub(crate) fn to_rgb(file: &[u8]) -> Result<(Vec<u8>, u32, u32), String> {
     decode(file, ColorSpace::RGB)
 }
 
 fn decode(file: &[u8], colours: ColorSpace) -> Result<(Vec<u8>, u32, u32), String> {
+    // The decoder indexes where it should ask; one file must not end the thread that looks at it.
+    catch_unwind(|| decode_once(file, colours))
+        .unwrap_or_else(|_| Err("it does not decode: the decoder failed".to_owned()))
+}
+
+fn decode_once(file: &[u8], colours: ColorSpace) -> Result<(Vec<u8>, u32, u32), String> {
     let options = DecoderOptions::default()
         .set_strict_mode(true)
         .set_max_width(SIDE_MAX)

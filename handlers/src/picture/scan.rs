@@ -28,9 +28,24 @@ pub(crate) struct Headers {
     pub(crate) components: usize,
     /// The colour transform of Adobe's segment, if there is one.
     pub(crate) adobe: Option<u8>,
+    /// Whether some component has fewer samples than another.
+    pub(crate) sampled: bool,
+    /// Whether a scan of a picture that is not progressive brings only some of the components.
+    pub(crate) apart: bool,
 }
 
 impl Headers {
+    /// Refuses the rare kinds of which the decoder makes wrong pixels without a word: components one after another, and inks in unequal numbers.
+    pub(crate) fn decodable(&self) -> Result<(), String> {
+        if self.apart {
+            return Err("its colours come one after another, which cannot be decoded here".to_owned());
+        }
+        if self.sampled && self.components == 4 && self.adobe != Some(2) {
+            return Err("its inks are sampled unequally, which cannot be decoded here".to_owned());
+        }
+        Ok(())
+    }
+
     /// Whether the first component is brightness and any others are colour differences, as in nearly all files.
     pub(crate) const fn is_plain(&self) -> bool {
         match (self.components, self.adobe) {
@@ -62,6 +77,7 @@ struct Frame {
     width: u32,
     height: u32,
     progressive: bool,
+    apart: bool,
     units_across: usize,
     units_down: usize,
     components: Vec<Component>,
@@ -147,7 +163,8 @@ impl State<'_> {
         if !matches!(count, 1 | 3 | 4) || rest.len() < usize::from(*count) * 3 {
             return Err(format!("JPEG files of {count} components are not shown"));
         }
-        let mut frame = Frame { width, height, progressive, units_across: 0, units_down: 0, components: Vec::new() };
+        let mut frame =
+            Frame { width, height, progressive, apart: false, units_across: 0, units_down: 0, components: Vec::new() };
         for part in rest.chunks_exact(3).take(usize::from(*count)) {
             let [id, sampling, table] = part else { continue };
             let (across, down) = (usize::from(sampling >> 4), usize::from(sampling & 15));
@@ -176,12 +193,22 @@ impl State<'_> {
         if frame.components.iter().any(|component| !component.begun) {
             return Err(MISSING.to_owned());
         }
-        Ok(Headers { width: frame.width, height: frame.height, components: frame.components.len(), adobe: self.adobe })
+        let samples = |component: &Component| (component.across, component.down);
+        let first = frame.components.first().map(samples);
+        Ok(Headers {
+            width: frame.width,
+            height: frame.height,
+            components: frame.components.len(),
+            adobe: self.adobe,
+            sampled: frame.components.iter().any(|component| Some(samples(component)) != first),
+            apart: frame.apart,
+        })
     }
 
     fn scan(&mut self, payload: &[u8], coded: &[u8]) -> Result<(), String> {
         let frame = self.frame.as_mut().ok_or("it has no picture in it")?;
         let (band, members) = band(payload, frame)?;
+        frame.apart |= !band.progressive && members.len() < frame.components.len();
         for member in &members {
             let component = frame.components.get_mut(member.component).ok_or(BROKEN)?;
             if self.quantisers >> component.table.min(7) & 1 == 0 {

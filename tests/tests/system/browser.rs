@@ -2,7 +2,7 @@
 //!
 //! Owns nothing of the device. The first test runs the two programs; the others keep the device inside the test, so that its camera and
 //! its own sign can be told to misbehave. Without chromium they are skipped, and the skip is written to `LATCHKEY_SKIPS`; what needs
-//! only a socket (D1) always runs. Named after the cases they hold: D1, D3, G8.
+//! only a socket (D1) always runs. Named after the cases they hold: D1, D3, G8; of pictures, I4 to I7.
 
 #![allow(
     clippy::disallowed_methods,
@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 mod driver;
 mod kitchen;
+mod pictures;
 
 use actors::{Command, Reply};
 use driver::{Browser, raw};

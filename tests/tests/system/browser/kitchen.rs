@@ -145,8 +145,13 @@ impl Owner {
 
     /// Shows a picture.
     pub(super) async fn show_png(&self, data: &str) -> Result<Object, Refusal> {
+        self.show_image("image/png", data).await
+    }
+
+    /// A picture of a type, in base64.
+    pub(super) async fn show_image(&self, mime: &str, data: &str) -> Result<Object, Refusal> {
         let mut arguments = Object::new();
-        arguments.insert("mime", "image/png");
+        arguments.insert("mime", mime);
         arguments.insert("data", data);
         self.call("display.image", arguments).await
     }
