@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use wire::envelope::MEDIA_BYTES_MAX;
 
 use super::adapter::Adapter;
-use super::bus::{Bus as _, Mode, Size};
+use super::bus::{Mode, Node as _, Size};
 use super::capture::{Ended, Watch, shoot};
 use super::video4linux::Video4Linux;
 use super::{CameraChoice, CameraFault, CameraSetup, CaptureLimits, Frame, PixelFormat, Source as _};
@@ -162,20 +162,15 @@ fn vivid_a_device_that_drops_every_frame_is_silent() {
 
 /// A picture of the camera at `path` in this format and size, without any that the device would rather have.
 fn in_format(path: &str, code: [u8; 4], size: Size) -> Result<(Vec<u8>, u32, u32), String> {
-    let mut node = Video4Linux.open(Path::new(path)).map_err(|error| error.to_string())?;
+    let mut node = super::device::Device::open(Path::new(path)).map_err(|error| error.to_string())?;
     let agreed = node.set(Mode { code, size, interval: None }).map_err(|error| error.to_string())?;
+    node.fill(size).map_err(|error| error.to_string())?;
     let format = agreed.format().filter(|_| agreed.code == code).ok_or("the device takes another format")?;
-    let mut feed = node.start().map_err(|error| error.to_string())?;
-    // The driver's own first frame after a change of size is green beyond the former width; a snapshot passes over the first ones too.
-    let mut passed = 0;
+    let mut feed = Box::new(node).start().map_err(|error| error.to_string())?;
     for _ in 0..100 {
         if feed.wait(Duration::from_millis(500)).map_err(|error| error.to_string())?
             && let Some(taken) = feed.take().map_err(|error| error.to_string())?
         {
-            passed += 1;
-            if passed < 4 {
-                continue;
-            }
             let Size { width, height } = agreed.size;
             let (bytes, damaged) = (taken.bytes, taken.damaged);
             let frame = Frame { format, width, height, stride: agreed.stride, bytes, damaged };
@@ -194,7 +189,7 @@ fn paint(node: &str, pattern: i64) {
 
 #[test]
 #[ignore = "needs the kernel's vivid camera; see the head of this file"]
-fn vivid_each_raw_format_and_odd_sizes_show_their_colour_in_every_pixel_that_the_driver_draws() {
+fn vivid_each_raw_format_and_odd_sizes_show_their_colour_in_every_pixel_that_is_drawn() {
     let raw = PixelFormat::ALL.into_iter().filter(|format| *format != PixelFormat::Mjpeg);
     for (pattern, colour) in COLOURS {
         paint(ANY_SIZE, pattern);
@@ -205,12 +200,9 @@ fn vivid_each_raw_format_and_odd_sizes_show_their_colour_in_every_pixel_that_the
                 assert_eq!((wide, high), (width, height), "{format:?}");
                 let (across, down) = (usize::try_from(wide).unwrap(), usize::try_from(high).unwrap());
                 for (at, pixel) in rgb.chunks(3).enumerate() {
-                    // The driver draws an even number of columns and rows, and leaves the last odd ones black.
                     let (x, y) = (at % across, at / across);
+                    // The driver draws pairs of pixels and of rows; half a pair at the end is what was there before.
                     if x >= across / 2 * 2 || y >= down / 2 * 2 {
-                        if format == PixelFormat::Rgb3 {
-                            assert_eq!(pixel, [0; 3], "{width}x{height} at {x}, {y}");
-                        }
                         continue;
                     }
                     let level = *pixel.first().unwrap();
