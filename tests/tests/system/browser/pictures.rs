@@ -1,4 +1,5 @@
-//! What a person sees of pictures that decoders get wrong: turned photographs (I5), inks (I4), sixteen bits (I6), moving ones (I7).
+//! What a person sees of pictures that decoders get wrong: turned photographs (I5), inks (I4), sixteen bits (I6), moving ones (I7; that
+//! their bytes stand still is held where they are taken in).
 
 use super::driver::Browser;
 use super::kitchen::Kitchen;
@@ -8,19 +9,28 @@ use super::{WALL, wait_for_page};
 const TURNED: &str = "\
     /9j/4QAiRXhpZgAASUkqAAgAAAABABIBAwABAAAABgAAAAAAAAD/4AAQSkZJRgABAgAAAQABAAD/wAARCAAUACgDABEAAREBAhEB\
     /9sAQwADAgIDAgIDAwMDBAMDBAUIBQUEBAUKBwcGCAwKDAwLCgsLDQ4SEA0OEQ4LCxAWEBETFBUVFQwPFxgWFBgSFBUU/9sAQwED\
-    BAQFBAUJBQUJFA0LDRQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQU/8QAFwABAQEBAAAA\
-    AAAAAAAAAAAAAAYHCP/EABgQAQADAQAAAAAAAAAAAAAAAAAHRYPC/8QAFwEBAQEBAAAAAAAAAAAAAAAAAAgJB//EABgRAQADAQAA\
-    AAAAAAAAAAAAAAAIRYPD/9oACAEAAAA/AOdBAyrV68IAb6IGVavXhADfRAyrV68IAf/aAAgBAREAPwDhguOMtxh2XGMORccZbjDs\
-    uMYci44y3GHZcY//2gAIAQIRAD8A1TEcyGqtuSOhsWI5kNVbckdDYsRzIaq25I6H/9k=\
+    BAQFBAUJBQUJFA0LDRQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQU/8QAHwAAAQUBAQEB\
+    AQEAAAAAAAAAAAECAwQFBgcICQoL/8QAtRAAAgEDAwIEAwUFBAQAAAF9AQIDAAQRBRIhMUEGE1FhByJxFDKBkaEII0KxwRVS0fAk\
+    M2JyggkKFhcYGRolJicoKSo0NTY3ODk6Q0RFRkdISUpTVFVWV1hZWmNkZWZnaGlqc3R1dnd4eXqDhIWGh4iJipKTlJWWl5iZmqKj\
+    pKWmp6ipqrKztLW2t7i5usLDxMXGx8jJytLT1NXW19jZ2uHi4+Tl5ufo6erx8vP09fb3+Pn6/8QAHwEAAwEBAQEBAQEBAQAAAAAA\
+    AAECAwQFBgcICQoL/8QAtREAAgECBAQDBAcFBAQAAQJ3AAECAxEEBSExBhJBUQdhcRMiMoEIFEKRobHBCSMzUvAVYnLRChYkNOEl\
+    8RcYGRomJygpKjU2Nzg5OkNERUZHSElKU1RVVldYWVpjZGVmZ2hpanN0dXZ3eHl6goOEhYaHiImKkpOUlZaXmJmaoqOkpaanqKmq\
+    srO0tba3uLm6wsPExcbHyMnK0tPU1dbX2Nna4uPk5ebn6Onq8vP09fb3+Pn6/9oADAMAAAERAhEAPwD50r8MP9UwoA4H4q/8wv8A\
+    7a/+yV/cf0Zf+Zx/3A/9zH8c/SG/5lX/AHG/9xHAV/cZ/HQUAe+1/hyf7FhQBwPxV/5hf/bX/wBkr+4/oy/8zj/uB/7mP45+kN/z\
+    Kv8AuN/7iOAr+4z+OgoA99r/AA5P9iwoA4H4q/8AML/7a/8Aslf3H9GX/mcf9wP/AHMfxz9Ib/mVf9xv/cRwFf3Gfx0FAH//2Q==\
     ";
 
 /// 16 by 16 pixels of magenta and yellow ink with Adobe's marker: red.
 const INKS: &str = "\
     /9j/4AAQSkZJRgABAgAAAQABAAD/7gAOQWRvYmUAAAAAAAAA/8AAFAgAEAAQBAARAQERAQIRAQMRAP/bAEMAAwICAwICAwMDAwQD\
     AwQFCAUFBAQFCgcHBggMCgwMCwoLCw0OEhANDhEOCwsQFhARExQVFRUMDxcYFhQYEhQVFP/bAEMBAwQEBQQFCQUFCRQNCw0UFBQU\
-    FBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFP/EABUAAQEAAAAAAAAAAAAAAAAAAAAJ/8QAFBAB\
-    AAAAAAAAAAAAAAAAAAAAAP/EABUBAQEAAAAAAAAAAAAAAAAAAAAJ/8QAFBEBAAAAAAAAAAAAAAAAAAAAAP/aAAgBABEAPwCqYD//\
-    2gAIAQERAD8AlUA//9oACAECEQA/AJVAP//aAAgBAwAAPwCqYD//2Q==\
+    FBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFP/EAB8AAAEFAQEBAQEBAAAAAAAAAAABAgMEBQYH\
+    CAkKC//EALUQAAIBAwMCBAMFBQQEAAABfQECAwAEEQUSITFBBhNRYQcicRQygZGhCCNCscEVUtHwJDNicoIJChYXGBkaJSYnKCkq\
+    NDU2Nzg5OkNERUZHSElKU1RVVldYWVpjZGVmZ2hpanN0dXZ3eHl6g4SFhoeIiYqSk5SVlpeYmZqio6Slpqeoqaqys7S1tre4ubrC\
+    w8TFxsfIycrS09TV1tfY2drh4uPk5ebn6Onq8fLz9PX29/j5+v/EAB8BAAMBAQEBAQEBAQEAAAAAAAABAgMEBQYHCAkKC//EALUR\
+    AAIBAgQEAwQHBQQEAAECdwABAgMRBAUhMQYSQVEHYXETIjKBCBRCkaGxwQkjM1LwFWJy0QoWJDThJfEXGBkaJicoKSo1Njc4OTpD\
+    REVGR0hJSlNUVVZXWFlaY2RlZmdoaWpzdHV2d3h5eoKDhIWGh4iJipKTlJWWl5iZmqKjpKWmp6ipqrKztLW2t7i5usLDxMXGx8jJ\
+    ytLT1NXW19jZ2uLj5OXm5+jp6vLz9PX29/j5+v/aAA4EABEBEQIRAwAAPwD/AFTP8qj/ACqP1ToAAoAAoAAr/9k=\
     ";
 
 /// 20 by 10 pixels of 16 bits a channel, all FF80, 0080, 0080: red.
@@ -71,13 +81,7 @@ async fn turned_inked_deep_and_moving_pictures_are_seen_as_they_were_meant() {
         }
         browser.shot(&format!("picture-{width}x{height}")).await;
     }
-    // Control: this browser moves such a picture where nothing has made it still.
-    browser
-        .client
-        .goto(&format!("data:text/html,<div id=image><img src='data:image/png;base64,{MOVING}'></div>"))
-        .await
-        .unwrap();
-    browser.until(&format!("{} === '{BLUE}'", PIXEL.replace("PLACE", "6, 4"))).await;
+    browser.client.goto("about:blank").await.unwrap();
     kitchen.close().await;
     browser.close().await;
 }
