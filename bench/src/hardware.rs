@@ -1,6 +1,6 @@
 //! What the device adds to its hardware: `make bench`, third table, or `latchkey-bench hardware --set …` on real devices.
 //!
-//! Baselines of the same run: the camera opened and read by the device's own adapter without sign, check, JPEG, record or signature, for a
+//! Baselines of the same run: the camera opened and read by the device's own adapter under a lit sign, without check, JPEG, record or signature, for a
 //! signed `camera.snapshot`; the speech engine alone for `speaker.say`. Without settings that name hardware everything is simulated, and
 //! the table says so.
 

@@ -410,3 +410,54 @@ async fn a_picture_that_takes_too_long_is_given_up() {
         image(mime, &data, &|| true).unwrap();
     }
 }
+
+/// The most memory that this process has held since `forget_peak`, in KiB.
+fn peak_kib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+fn forget_peak() {
+    std::fs::write("/proc/self/clear_refs", "5").unwrap();
+}
+
+/// One bit a pixel, all zeros.
+fn zeros(width: u32, height: u32) -> Vec<u8> {
+    let mut file = Vec::new();
+    let mut encoder = png::Encoder::new(&mut file, width, height);
+    encoder.set_color(png::ColorType::Grayscale);
+    encoder.set_depth(png::BitDepth::One);
+    let bytes = usize::try_from(width.div_ceil(8) * height).unwrap();
+    encoder.write_header().unwrap().write_image_data(&vec![0; bytes]).unwrap();
+    file
+}
+
+#[tokio::test]
+async fn what_would_grow_gigantic_is_dealt_with_in_little_memory_and_time() {
+    const PEAK_KIB_MAX: u64 = 64 * 1024;
+    let mut giant = png_file(1, 1, false);
+    giant[16..24].copy_from_slice(&[0, 1, 0x86, 0xA0, 0, 1, 0x86, 0xA0]);
+    let crc = crc32(&giant[12..29]);
+    giant[29..33].copy_from_slice(&crc.to_be_bytes());
+    let rows = [
+        ("a header of 100000 x 100000", giant, false),
+        ("64 million zeros", zeros(8000, 8000), false),
+        ("16 million zeros", zeros(4096, 4096), true),
+        ("packed text", png_file(8, 8, true), true),
+        ("a thousand frames", animated(1000), true),
+    ];
+    for (what, file, shown) in rows {
+        assert!(file.len() < DISPLAY_IMAGE_BYTES_MAX);
+        let data = wire::text::base64_encode(&file);
+        forget_peak();
+        let (before, began) = (peak_kib(), std::time::Instant::now());
+        let found = image("image/png", &data, &|| true);
+        let (took, grown) = (began.elapsed(), peak_kib().saturating_sub(before));
+        assert_eq!(found.is_ok(), shown, "{what}: {found:?}");
+        assert!(grown < PEAK_KIB_MAX, "{what}: {grown} KiB");
+        // What is refused is refused by its header; what is shown has every row of it looked at.
+        let most_ms = if shown { 2000 } else { 200 };
+        assert!(took.as_millis() < most_ms, "{what}: {took:?}");
+    }
+}
