@@ -98,7 +98,7 @@ pub enum Order {
         after_help = run_help()
     )]
     Run {
-        /// Pretend: a simulated camera, sign and screen, and no hardware is touched; with words, they misbehave
+        /// Pretend: every part is simulated and no hardware is touched; with words, parts misbehave
         #[arg(long, value_name = "PART=TROUBLE", num_args = 0..)]
         simulate: Option<Vec<String>>,
     },
