@@ -11,11 +11,12 @@ use serde_json::{Value, json};
 use wire::{ErrorCode, OwnerRequest, Registration};
 
 /// What the device declares, and a call of each that fits its bounds.
-fn calls() -> [(&'static str, Value); 4] {
+fn calls() -> [(&'static str, Value); 5] {
     let pixel = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
     [
         ("device.health", json!({})),
         ("camera.snapshot", json!({})),
+        ("microphone.listen", json!({ "seconds": 1 })),
         ("display.text", text("hello")),
         ("display.image", json!({ "mime": "image/png", "data": pixel })),
     ]
