@@ -4,6 +4,7 @@
 //! the fuzz targets, which take this folder alone. Refuses what is cut off, damaged, or would take more memory than its limits allow; nothing is
 //! decoded before its header was held against them.
 
+mod bits;
 mod intake;
 pub(crate) mod jpeg;
 mod kind;

@@ -4,6 +4,7 @@
 use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
 
 use super::super::jpeg;
+use super::super::walk::{RST0, RST7};
 use super::*;
 
 fn file(prepare: impl FnOnce(&mut Encoder<&mut Vec<u8>>), width: u32, height: u32) -> Vec<u8> {
