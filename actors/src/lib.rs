@@ -50,4 +50,4 @@ pub use house::{Forbidden, GrowError, House, Link};
 pub use parts::{Group, Installed, Limits, Parts, Service, SettingsChange, Work};
 pub use store::{MemoryVault, OpenedVault, Reader, STATE_FILE, Seal, SqliteVault, Vault, VaultError};
 pub use tree::{Node, NodeState, Tree};
-pub use trial::SignTrial;
+pub use trial::{SignTrial, capture_once};

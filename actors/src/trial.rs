@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use handlers::sign::Examined;
-use handlers::{Call, CaptureHandler, Lit, SignFault, SignState};
+use handlers::{Call, CaptureHandler, Clock, Lit, SignFault, SignState};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use tracing::warn;
 use wire::{CapabilityName, Object};
 
@@ -61,20 +62,34 @@ pub(crate) async fn capture(
     arguments: Object,
 ) -> Result<Object, String> {
     let slot = place(inner, name).await?;
-    let declaration = handler.declaration();
-    let arguments = declaration.bounds.check(arguments).map_err(|error| error.to_string())?;
-    let limit = declaration.timeout;
-    let agent = NOBODY.parse().map_err(|_| "nobody can be named".to_owned())?;
     begin(inner, &format!("doctor {name}")).await?;
     let lit = light(inner).await.map_err(|fault| fault.to_string())?;
     record_sign_off(inner, format!("doctor {name}"), &lit);
-    let stop = CancellationToken::new();
-    let lost = lit.lost();
-    let call = Call { arguments, stop: stop.clone(), clock: Arc::clone(&inner.clock), agent };
-    // Apart, with its place: a handler that does not end keeps the next capture out.
-    let mut task = inner.tracker.spawn(async move {
-        let done = AssertUnwindSafe(handler.run(call, lit)).catch_unwind().await;
-        drop(slot);
+    capture_once(&inner.tracker, slot, handler, arguments, lit, Arc::clone(&inner.clock)).await
+}
+
+/// One capture of a trial, under a sign that is lit; `kept` is dropped when the handler has ended, also when that takes longer than
+/// its declaration allows. The task of the capture belongs to `tracker`.
+///
+/// # Errors
+/// One sentence that says why there is nothing.
+pub async fn capture_once(
+    tracker: &TaskTracker,
+    kept: impl Send + 'static,
+    handler: Arc<dyn CaptureHandler>,
+    arguments: Object,
+    lit: Lit,
+    clock: Arc<dyn Clock>,
+) -> Result<Object, String> {
+    let declaration = handler.declaration().clone();
+    let arguments = declaration.bounds.check(arguments).map_err(|error| error.to_string())?;
+    let limit = declaration.timeout;
+    let agent = NOBODY.parse().map_err(|_| "nobody can be named".to_owned())?;
+    let (stop, lost) = (CancellationToken::new(), lit.lost());
+    let call = Call { arguments, stop: stop.clone(), clock, agent };
+    let mut task = tracker.spawn(async move {
+        let done = AssertUnwindSafe(async { handler.run(call, lit).await }).catch_unwind().await;
+        drop(kept);
         done
     });
     let ended = tokio::select! {
@@ -85,7 +100,7 @@ pub(crate) async fn capture(
     };
     match ended {
         Some(Ok(Ok(outcome))) => outcome.map_err(|fault| fault.to_string()),
-        Some(Ok(Err(_)) | Err(_)) => Err(format!("{name} crashed")),
+        Some(Ok(Err(_)) | Err(_)) => Err(format!("{} crashed", declaration.name)),
         None => {
             stop.cancel();
             drop(tokio::time::timeout(STOP_MAX, task).await);

@@ -11,22 +11,22 @@ use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use actors::{Group, GrowError, House, HouseCensus, Installed, Limits, Parts, Service, Vault, Work};
-use config::{CameraSettings, Places, Settings, SignCarrier, SignSettings};
+use config::{CameraSettings, Places, Settings};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use handlers::sign::LEDS;
 use handlers::sound::CardRecording;
 use handlers::wasm::outbound::Outbound;
 use handlers::wasm::{Program, Protected, WorkshopParts};
 use handlers::{
     Camera, CameraChoice, CameraSetup, CardChoice, CardPlayback, Chance, Clock, DisplayImage, DisplayText, Fault,
-    Fittings, GpioSign, Health, HealthParts, LedSign, Microphone, Needed, Playback as _, Recording as _, Screen, Shown,
-    Sign, SignBackend, SignFault, SoundFault, SystemClock,
+    Fittings, Health, HealthParts, Microphone, Playback, Recording as _, Screen, Shown, Sign, SignFault, SoundFault,
+    SystemClock,
 };
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use wire::{Declaration, Object, Signer};
 
+use crate::carriers;
 use crate::direct::Direct;
 use crate::door::{Door, DoorLimits};
 use crate::folder::{Folder, Shop};
@@ -35,10 +35,11 @@ use crate::keeper::display::Display;
 use crate::keeper::pages::Pages;
 use crate::keeper::socket::{Socket, SocketLimits};
 use crate::outbound::Ways;
-use crate::reload::{Reception, Reread};
+use crate::reload::{Reception, Reread, Tried};
 use crate::rules::HostNames;
 use crate::simulate::{BothScreens, Simulation};
 use crate::tls::{self, TlsError};
+use crate::tone::Tone;
 
 /// The version that the device reports.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -111,17 +112,10 @@ impl HandlersPlace {
                 (self.folder.clone(), "the handlers folder"),
                 (self.cache_dir.clone(), "the folder for native code"),
             ],
-            sign_devices: sign_devices(&settings.sign),
+            sign_devices: carriers::kernel_folders(&settings.sign),
             listeners,
         }
     }
-}
-
-/// Where the kernel shows what carries the sign: an LED, and the GPIO chips with their older interface.
-fn sign_devices(sign: &SignSettings) -> Vec<PathBuf> {
-    let led = sign.led.iter().map(|led| Path::new(LEDS).join(led));
-    let chips = sign.gpio.iter().flat_map(|_| ["/sys/class/gpio", "/sys/bus/gpio"].map(PathBuf::from));
-    led.chain(chips).collect()
 }
 
 /// Why a device did not start.
@@ -238,13 +232,12 @@ async fn compose(options: Options) -> Result<Running, StartError> {
     let direct = direct(&settings, &signer, door, names.clone()).await?;
     let page_door = page_door(&settings, door).await?;
     let display = Display::new(Arc::clone(&clock), Arc::clone(&chance), simulated);
-    let sign = Sign::new(sign_backends(&settings, &display, simulation.as_ref())?, Arc::clone(&clock));
+    let sign = Sign::new(carriers::of(&settings, &display, simulation.as_ref())?, Arc::clone(&clock));
     let pages = page_door.map(|door| Pages::new(door, display.clone(), Arc::clone(&sign), uid));
     let (direct_addr, keeper_addr) = (direct.address(), pages.as_ref().map(Pages::address));
 
     let live = Arc::new(RwLock::new(settings.clone()));
     let bound = Bound { direct: direct_addr, tls: direct.tls(), keeper: keeper_addr, simulated };
-    let reception = Arc::new(Reception::new(Arc::clone(&live), bound, names, reread));
     let census = HouseCensus::new();
     let screen: Arc<dyn Screen> = match (&simulation, keeper_addr) {
         (Some(simulation), _) => Arc::new(BothScreens { simulated: simulation.screen.clone(), page: display.clone() }),
@@ -260,10 +253,14 @@ async fn compose(options: Options) -> Result<Running, StartError> {
             simulated,
         ),
         camera(simulation.as_ref(), Arc::clone(&live)),
-        microphone(simulation.as_ref(), live),
+        microphone(simulation.as_ref(), Arc::clone(&live)),
         display_text(Arc::clone(&screen)),
         display_image(screen),
     ];
+    let captures = capabilities.iter().filter(|one| one.declaration.captures).cloned().collect();
+    let of_simulation = simulation.clone();
+    let speaker = Arc::new(move |settings: &Settings| playback(of_simulation.as_ref(), settings));
+    let reception = Arc::new(Reception::new(live, bound, names, reread, Tried { captures, speaker }));
 
     let mut services: Vec<(Group, &'static str, Arc<dyn Service>)> = vec![(Group::Links, "direct", Arc::new(direct))];
     if let Some(pages) = pages {
@@ -280,6 +277,12 @@ async fn compose(options: Options) -> Result<Running, StartError> {
         let socket = Socket::bind(&state_dir, Arc::<Reception>::clone(&reception), limits, uid);
         let socket = socket.map_err(|error| StartError::Socket { state_dir, error })?;
         services.push((Group::Keeper, "socket", Arc::new(socket)));
+    }
+
+    if settings.sign.sound {
+        let reception = Arc::clone(&reception);
+        let tone = Tone::new(Arc::clone(&sign), move || reception.speaker());
+        services.push((Group::Keeper, "tone", Arc::new(tone)));
     }
 
     let limits = limits(&settings);
@@ -372,55 +375,12 @@ async fn page_door(settings: &Settings, door: DoorLimits) -> Result<Option<Door>
     door.map(Some).map_err(|error| StartError::Bind { what: "the display page", key: "keeper.listen", address, error })
 }
 
-fn sign_backends(
-    settings: &Settings,
-    display: &Display,
-    simulation: Option<&Simulation>,
-) -> Result<Vec<Arc<dyn SignBackend>>, StartError> {
-    let sign = &settings.sign;
-    let mut backends: Vec<Arc<dyn SignBackend>> = Vec::new();
-    let mut carry = |backend: Arc<dyn SignBackend>, must_work: bool| {
-        backends.push(if must_work { Needed::new(backend) } else { backend });
-    };
-    if let Some(simulation) = simulation {
-        // It stands for the LED and the line; a page beside it is needed only where the settings say so.
-        let listed = |carrier| sign.require.as_ref().is_some_and(|list| list.contains(&carrier));
-        carry(Arc::new(simulation.sign.clone()), listed(SignCarrier::Led) || listed(SignCarrier::Gpio));
-        if settings.keeper.display {
-            carry(Arc::new(display.clone()), listed(SignCarrier::Display));
-        }
-        return Ok(backends);
-    }
-    let mut backends = lights(sign)?;
-    if settings.keeper.display {
-        let page: Arc<dyn SignBackend> = Arc::new(display.clone());
-        backends.push(if sign.must_work(SignCarrier::Display) { Needed::new(page) } else { page });
-    }
-    Ok(backends)
-}
-
-/// The LED and the line that the settings name.
-fn lights(sign: &SignSettings) -> Result<Vec<Arc<dyn SignBackend>>, StartError> {
-    let mut lights: Vec<Arc<dyn SignBackend>> = Vec::new();
-    let mut carry = |light: Arc<dyn SignBackend>, must_work: bool| {
-        lights.push(if must_work { Needed::new(light) } else { light });
-    };
-    if let Some(led) = &sign.led {
-        let led = LedSign::new(LEDS, led).map_err(StartError::Sign)?;
-        carry(Arc::new(led), sign.must_work(SignCarrier::Led));
-    }
-    if let Some(line) = &sign.gpio {
-        carry(Arc::new(GpioSign::new(line.clone())), sign.must_work(SignCarrier::Gpio));
-    }
-    Ok(lights)
-}
-
 /// The in-use sign that these settings name, without the display page.
 ///
 /// # Errors
 /// [`StartError::Sign`], when it does not exist.
 pub fn sign_of(settings: &Settings) -> Result<Arc<Sign>, StartError> {
-    Ok(Sign::new(lights(&settings.sign)?, Arc::new(SystemClock)))
+    Ok(Sign::new(carriers::lights(&settings.sign)?, Arc::new(SystemClock)))
 }
 
 fn plain(declaration: Declaration, make: impl Fn() -> Work + Send + Sync + 'static) -> Installed {
@@ -440,7 +400,7 @@ fn health(
 }
 
 /// The camera that the settings name at the moment it is made, so that a reload followed by a restart of the actor changes it.
-fn camera(simulation: Option<&Simulation>, live: Arc<RwLock<Settings>>) -> Installed {
+pub(crate) fn camera(simulation: Option<&Simulation>, live: Arc<RwLock<Settings>>) -> Installed {
     let simulated = simulation.map(|simulation| simulation.camera.clone());
     plain(Declaration::camera_snapshot(), move || {
         let settings = read(&live);
@@ -467,13 +427,21 @@ fn camera_setup(settings: &CameraSettings) -> CameraSetup {
 }
 
 /// The microphone of the card that the settings name at the moment it is made.
-fn microphone(simulation: Option<&Simulation>, live: Arc<RwLock<Settings>>) -> Installed {
+pub(crate) fn microphone(simulation: Option<&Simulation>, live: Arc<RwLock<Settings>>) -> Installed {
     let simulated = simulation.map(|simulation| simulation.microphone.clone());
     plain(Declaration::microphone_listen(), move || {
         let card = || Microphone::card(CardChoice::of_setting(read(&live).audio.input.as_deref()));
         let microphone = simulated.clone().map_or_else(card, Microphone::simulated);
         Work::Capture(Arc::new(microphone))
     })
+}
+
+/// What the settings play sound through.
+pub(crate) fn playback(simulation: Option<&Simulation>, settings: &Settings) -> Arc<dyn Playback> {
+    match simulation {
+        Some(simulation) => Arc::new(simulation.speaker.clone()),
+        None => Arc::new(CardPlayback::new(CardChoice::of_setting(settings.audio.output.as_deref()))),
+    }
 }
 
 fn read(live: &RwLock<Settings>) -> std::sync::RwLockReadGuard<'_, Settings> {

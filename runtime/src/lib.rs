@@ -6,9 +6,11 @@
 
 mod announce;
 pub mod boot;
+mod carriers;
 pub mod cli;
 pub mod device;
 mod direct;
+pub mod doctor;
 mod door;
 mod folder;
 pub mod keeper;
@@ -19,6 +21,7 @@ mod reload;
 mod rules;
 pub mod simulate;
 pub mod tls;
+mod tone;
 
 pub use boot::SystemChance;
 pub use device::{Device, HandlersPlace, Options, Running, StartError};

@@ -42,6 +42,14 @@ pub struct StateLock {
 }
 
 impl StateLock {
+    /// Takes the folder of a device that has run here before; where none has, nothing is made and nothing taken.
+    ///
+    /// # Errors
+    /// [`LockError::Held`] names the daemon that has it.
+    pub fn take_if_there(state_dir: &Path) -> Result<Option<Self>, LockError> {
+        if state_dir.join(LOCK_FILE).exists() { Self::take(state_dir).map(Some) } else { Ok(None) }
+    }
+
     /// Takes the folder.
     ///
     /// # Errors

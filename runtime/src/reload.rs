@@ -5,13 +5,16 @@
 
 use std::sync::{Arc, PoisonError, RwLock};
 
-use actors::{House, SettingsChange};
+use actors::{House, Installed, SettingsChange};
 use config::Settings;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use handlers::Playback;
 use wire::{CapabilityName, Declaration};
 
 use crate::device::{Bound, advertised_host, host_names, limits};
+use crate::doctor::Finding;
+use crate::doctor::trial::{Bench, Stage, Trial, own_name};
 use crate::keeper::ask::{Address, Reloaded};
 use crate::keeper::socket::Concierge;
 use crate::rules::HostNames;
@@ -19,23 +22,46 @@ use crate::rules::HostNames;
 /// Reads the settings anew, given those in force. The error is one sentence.
 pub type Reread = Arc<dyn Fn(&Settings) -> Result<Settings, String> + Send + Sync>;
 
+/// What the keeper can have tried in a running device.
+pub(crate) struct Tried {
+    /// What can capture.
+    pub(crate) captures: Vec<Installed>,
+    /// What plays, by the settings in force.
+    pub(crate) speaker: SpeakerOf,
+}
+
+/// What the settings play sound through.
+pub(crate) type SpeakerOf = Arc<dyn Fn(&Settings) -> Arc<dyn Playback> + Send + Sync>;
+
 /// The settings in force, and where the device is bound.
 pub(crate) struct Reception {
     live: Arc<RwLock<Settings>>,
     bound: Bound,
     names: HostNames,
     reread: Option<Reread>,
+    tried: Tried,
     /// One reload at a time: two must not mix their values.
     turn: tokio::sync::Mutex<()>,
 }
 
 impl Reception {
-    pub(crate) fn new(live: Arc<RwLock<Settings>>, bound: Bound, names: HostNames, reread: Option<Reread>) -> Self {
-        Self { live, bound, names, reread, turn: tokio::sync::Mutex::new(()) }
+    pub(crate) fn new(
+        live: Arc<RwLock<Settings>>,
+        bound: Bound,
+        names: HostNames,
+        reread: Option<Reread>,
+        tried: Tried,
+    ) -> Self {
+        Self { live, bound, names, reread, tried, turn: tokio::sync::Mutex::new(()) }
     }
 
     pub(crate) fn in_force(&self) -> Settings {
         self.live.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What the settings in force play sound through.
+    pub(crate) fn speaker(&self) -> Arc<dyn Playback> {
+        (self.tried.speaker)(&self.in_force())
     }
 
     pub(crate) async fn read_anew(&self, house: House) -> Result<Reloaded, String> {
@@ -129,5 +155,19 @@ impl Concierge for Reception {
 
     fn address(&self) -> Address {
         self.where_it_listens()
+    }
+
+    fn try_out(self: Arc<Self>, house: House, trial: Trial) -> BoxFuture<'static, Vec<Finding>> {
+        let settings = self.in_force();
+        let bench = Bench {
+            simulated: self.bound.simulated,
+            page: self.bound.keeper.map(|keeper| format!("http://{keeper}/display")),
+            captures: self.tried.captures.clone(),
+            speaker: (self.tried.speaker)(&settings),
+            settings,
+            user: own_name(),
+            stage: Stage::House(house),
+        };
+        async move { bench.perform(trial).await }.boxed()
     }
 }

@@ -7,6 +7,7 @@ use clap::builder::TypedValueParser as _;
 use clap::{Parser, Subcommand};
 use handlers::wasm::author::Lang;
 
+use crate::doctor::Part;
 use crate::simulate;
 
 /// Stands above the options that every command has, so that a command's own come first.
@@ -252,6 +253,22 @@ pub enum Order {
     )]
     Handler(HandlerOrder),
 
+    /// Try every part for real, and say what is wrong and which command mends it
+    #[command(after_help = format!("{DOCTOR}\n\nParts: {}.", part_names()))]
+    Doctor {
+        /// Only these parts
+        #[arg(value_name = "PART", value_parser = part())]
+        parts: Vec<Part>,
+        /// How it prints
+        #[command(flatten)]
+        output: Output,
+    },
+
+    /// List what could be used: cameras, LEDs, GPIO lines, displays
+    #[command(after_help = "Examples:\n  latchkeyd hardware\n  latchkeyd hardware --json\n\n\
+        Each is named as the settings take it; what they use now is marked. It only looks, and needs no running device.")]
+    Hardware(Output),
+
     /// Show the device's public key and fingerprint
     Key(Output),
 
@@ -355,6 +372,20 @@ pub enum HandlerOrder {
         #[arg(short, long, value_name = "FILE")]
         out: Option<PathBuf>,
     },
+}
+
+const DOCTOR: &str = "Examples:\n  latchkeyd doctor\n  latchkeyd doctor camera sign\n  latchkeyd doctor --json\n\n\
+    It lights the in-use sign and takes a picture, which nobody sees: the running device does, or this command itself where none\n\
+    runs. It changes nothing. Exit code 0: all that is configured works; 1: something does not.";
+
+fn part_names() -> String {
+    Part::ALL.map(Part::as_str).join(", ")
+}
+
+/// The parts, listed in the error.
+fn part() -> impl clap::builder::TypedValueParser<Value = Part> {
+    clap::builder::PossibleValuesParser::new(Part::ALL.map(Part::as_str))
+        .try_map(|word| Part::ALL.into_iter().find(|part| part.as_str() == word).ok_or("no such part"))
 }
 
 /// The languages, listed in the help and in the error.

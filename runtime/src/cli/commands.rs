@@ -17,7 +17,7 @@ use super::problem::{Ended, Problem};
 use super::settings;
 use super::talk::{Answers, device_key};
 use super::world::{World, program};
-use super::{handler, handlers};
+use super::{doctor, handler, handlers, hardware};
 use crate::device::VERSION;
 use crate::keeper::ask::{Ask, Talk, TalkError, Told};
 
@@ -64,13 +64,15 @@ pub fn perform(cli: &Cli, world: &mut World) -> Result<(), Problem> {
             desk.simple(Command::Restart { capability: capability.clone() }, *output)
         }
         Order::Handlers { order, output } => handlers::perform(&mut desk, order.as_ref(), *output),
+        Order::Doctor { parts, output } => doctor::perform(&mut desk, parts, *output),
+        Order::Hardware(output) => hardware::perform(&mut desk, *output),
         Order::Key(output) => desk.key(*output),
     }
 }
 
 pub(super) struct Desk<'a> {
-    cli: &'a Cli,
-    places: Places,
+    pub(super) cli: &'a Cli,
+    pub(super) places: Places,
     pub(super) style: Style,
     pub(super) world: &'a mut World,
 }

@@ -238,6 +238,16 @@ impl Bench {
         Workshop::new(parts).map_err(|error| Problem::of(&error))
     }
 
+    /// What this machine gives to confine a handler.
+    fn confinement(&self) -> Result<Confinement, Problem> {
+        self.runtime.block_on(async {
+            let workshop = self.workshop()?;
+            let probed = workshop.probe().await.map_err(|refused| Problem::of(&refused));
+            workshop.drain().await;
+            probed
+        })
+    }
+
     /// Judges the file with all that a device would, then does `more` with it.
     fn with<T>(
         &self,
@@ -277,6 +287,11 @@ impl Bench {
             Ok(Ran { ended: ended.map_err(|fault| fault_words(fault, within)), spent, log: log.lines() })
         })
     }
+}
+
+/// What this machine gives to confine a handler, tried in a process like a handler's.
+pub(super) fn confinement(cli: &Cli, world: &World) -> Result<Confinement, Problem> {
+    Bench::new(cli, world)?.confinement()
 }
 
 fn fault_words(fault: Fault, within: Duration) -> String {

@@ -5,8 +5,10 @@
 
 pub mod args;
 mod commands;
+mod doctor;
 mod handler;
 pub mod handlers;
+mod hardware;
 pub mod print;
 mod problem;
 mod settings;

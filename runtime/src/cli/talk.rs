@@ -43,7 +43,7 @@ impl Answers {
             Self::Daemon(talk) => match talk.ask(&Ask::House { command })? {
                 Told::House { reply } => reply,
                 Told::Failed { message } => return Err(Problem::failed(message)),
-                Told::Reloaded { .. } | Told::Address { .. } => return Err(Problem::unfit()),
+                Told::Reloaded { .. } | Told::Address { .. } | Told::Tried { .. } => return Err(Problem::unfit()),
             },
             Self::Folder { reader, signer, now_ms } => reader.command(signer.as_ref(), *now_ms, &command),
         };
@@ -71,7 +71,9 @@ impl Answers {
         match self {
             Self::Daemon(_) => match self.daemon_itself(&Ask::Address)? {
                 Told::Address { address } => Ok(Some(address)),
-                Told::House { .. } | Told::Reloaded { .. } | Told::Failed { .. } => Err(Problem::unfit()),
+                Told::House { .. } | Told::Reloaded { .. } | Told::Tried { .. } | Told::Failed { .. } => {
+                    Err(Problem::unfit())
+                }
             },
             Self::Folder { .. } => Ok(None),
         }

@@ -11,6 +11,9 @@ use std::time::Duration;
 use actors::{Command, Reply};
 use serde::{Deserialize, Serialize};
 
+use crate::doctor::Finding;
+use crate::doctor::trial::Trial;
+
 /// The socket's name in the state folder.
 pub const SOCKET_FILE: &str = "latchkeyd.sock";
 
@@ -36,6 +39,11 @@ pub enum Ask {
     Reload,
     /// Where the daemon listens.
     Address,
+    /// Try parts of the device for real, under the lit sign.
+    Try {
+        /// Which.
+        trial: Trial,
+    },
 }
 
 /// What the daemon answers.
@@ -56,6 +64,11 @@ pub enum Told {
     Address {
         /// All of it.
         address: Address,
+    },
+    /// What trials came to.
+    Tried {
+        /// Each part of it.
+        findings: Vec<Finding>,
     },
     /// Not done.
     Failed {

@@ -21,6 +21,9 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+use crate::doctor::Finding;
+use crate::doctor::trial::Trial;
+
 use super::ask::{ASK_BYTES_MAX, Address, Ask, Reloaded, SOCKET_FILE, Told};
 
 /// What the socket asks of the composition: things that the house does not know.
@@ -29,6 +32,8 @@ pub(crate) trait Concierge: Send + Sync {
     fn reload(self: Arc<Self>, house: House) -> BoxFuture<'static, Result<Reloaded, String>>;
     /// Where the daemon listens.
     fn address(&self) -> Address;
+    /// Tries parts of the device for real.
+    fn try_out(self: Arc<Self>, house: House, trial: Trial) -> BoxFuture<'static, Vec<Finding>>;
 }
 
 /// How many may talk at once, and how slowly.
@@ -151,6 +156,9 @@ impl Socket {
                 Err(message) => Told::Failed { message },
             },
             Ask::Address => Told::Address { address: self.concierge.address() },
+            Ask::Try { trial } => {
+                Told::Tried { findings: Arc::clone(&self.concierge).try_out(house.clone(), trial).await }
+            }
         }
     }
 

@@ -13,6 +13,7 @@ mod bad_requests;
 mod browser;
 mod crashes;
 mod docs;
+mod doctor;
 mod handlers;
 mod leftovers;
 mod one_effect;

@@ -141,3 +141,23 @@ fn a1_the_health_says_that_there_is_no_sound_card() {
     let health = kitchen.agent.call(&kitchen.line(), "device.health", json!({})).value();
     assert_eq!(health.get("sound").unwrap(), &json!({ "input": "absent", "output": "absent" }));
 }
+
+#[test]
+fn g8_a_tone_tells_that_a_capture_begins_and_its_absence_holds_up_none() {
+    let tone =
+        |kitchen: &Kitchen| kitchen.daemon.out.all().iter().filter(|line| line.contains("simulated speaker")).count();
+    for (words, tones) in [(&["speaker=missing"][..], 0), (&[][..], 1)] {
+        let room = Room::new();
+        let daemon = Start::simulated(&room).set("sign.sound=true").arguments(words).up();
+        let agent = Agent::default();
+        agent.settle(&daemon.line(), &daemon.keeper(), &["microphone"]);
+        let kitchen = Kitchen { daemon, agent, room };
+        assert_eq!(kitchen.listen(1).word(), "ok", "{words:?}");
+        kitchen.daemon.out.await_line("simulated sign: off");
+        assert_eq!(tone(&kitchen), tones, "{words:?}");
+    }
+    let silent = Kitchen::allowed(&[]);
+    assert_eq!(silent.listen(1).word(), "ok");
+    silent.daemon.out.await_line("simulated sign: off");
+    assert_eq!(tone(&silent), 0, "control: without the setting nothing sounds");
+}
