@@ -136,6 +136,43 @@ pub const KEYS: &[Key] = &[
         meaning: &["The sound card to play through, named like audio.input. No other card ever takes its place."],
     },
     Key {
+        path: "audio.volume",
+        kind: Kind::Plain,
+        value: "100",
+        unset: "",
+        meaning: &["The loudest that speaker.say may be, in percent of the loudest there is; 1 to 100."],
+    },
+    Key {
+        path: "speech.command",
+        kind: Kind::List,
+        value: "[\"/opt/piper/bin/piper\", \"-m\", \"/opt/piper/voice.onnx\", \"-f\", \"-\"]",
+        unset: "espeak-ng",
+        meaning: &[
+            "The program that speaks, and its arguments, each a text of its own; no shell reads them. It gets a line of text on its",
+            "standard input and writes WAV to its standard output. A name without path is sought in /usr/local/bin, /usr/bin and /bin.",
+        ],
+    },
+    Key {
+        path: "speech.voice",
+        kind: Kind::Text,
+        value: "\"en-us+f3\"",
+        unset: "the voice that espeak-ng has by itself",
+        meaning: &[
+            "The voice of espeak-ng, as espeak-ng --voices names it; + and a variant may follow. With speech.command, a voice is one of",
+            "its arguments instead.",
+        ],
+    },
+    Key {
+        path: "quiet.hours",
+        kind: Kind::List,
+        value: "[]",
+        unset: "",
+        meaning: &[
+            "When speaker.say says nothing, in local time: \"22:00-07:00\" is from ten in the evening to seven in the morning. Several",
+            "may be given; the whole day is \"00:00-24:00\".",
+        ],
+    },
+    Key {
         path: "sign.led",
         kind: Kind::Text,
         value: "\"camera::inuse\"",

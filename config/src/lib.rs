@@ -16,6 +16,7 @@ pub mod settings;
 pub use gpio::{GpioLine, LineName};
 pub use places::{Flags, Places};
 pub use settings::{
-    CameraSettings, DeviceSettings, DirectSettings, HandlerSettings, KeeperSettings, LimitSettings, LinkSettings,
-    LogFormat, LogSettings, PictureSize, Scheme, Settings, SettingsError, SignCarrier, SignSettings,
+    AudioSettings, CameraSettings, DeviceSettings, DirectSettings, HandlerSettings, KeeperSettings, LimitSettings,
+    LinkSettings, LogFormat, LogSettings, NoQuietHours, PictureSize, QuietHours, QuietSettings, Scheme, Settings,
+    SettingsError, SignCarrier, SignSettings, SpeechSettings,
 };

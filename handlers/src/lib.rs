@@ -1,8 +1,9 @@
-//! How a capability does its work: health, camera, sound, display, the in-use sign.
+//! How a capability does its work: health, camera, sound, speech, display, the in-use sign.
 //!
 //! Owns the ports that others implement ([`Screen`], [`SignBackend`], [`Census`], [`Clock`], [`Chance`]) and the hardware behind the
 //! built-in capabilities. Called by the capability actors alone. Knows nothing of owners, grants, receipts, or how to reach a network.
 
+mod alone;
 pub mod camera;
 pub mod clock;
 pub mod display;
@@ -12,6 +13,7 @@ mod picture;
 pub mod screen;
 pub mod sign;
 pub mod sound;
+pub mod speech;
 pub mod trouble;
 pub mod wasm;
 
@@ -28,5 +30,9 @@ pub use sign::{
 pub use sound::{
     CardChoice, CardPlayback, Microphone, MicrophoneTrouble, Pcm, Playback, Recording, RecordingStream,
     SimulatedMicrophone, SimulatedSpeaker, SoundFault, SoundTrouble, SpeakerTrouble,
+};
+pub use speech::{
+    EngineChoice, EngineLimits, LocalTime, SimulatedSpeech, SpeakLimits, Speaker, SpeakerBounds, Speech, SpeechEngine,
+    SpeechFault, SpeechTrouble, Spoken, WallTime,
 };
 pub use trouble::{Planned, Span, Trouble, Troubles};

@@ -25,6 +25,8 @@ pub const DECLARATIONS_BYTES_MAX: usize = 1024 * 1024;
 pub const CUSTOM_TIMEOUT_MAX: Duration = Duration::from_secs(60);
 /// Longest text that `display.text` shows: what fits a screen several times.
 pub const DISPLAY_TEXT_BYTES_MAX: usize = 4_096;
+/// Longest text that `speaker.say` says: half a minute of speech.
+pub const SPEAKER_TEXT_BYTES_MAX: usize = 500;
 /// Longest sound that `microphone.listen` takes: with base64 it fits a result, and a room is not listened to for longer by one call.
 pub const LISTEN_SECONDS_MAX: u64 = 15;
 /// What `microphone.listen` may take beyond the seconds asked for: opening the card, and its first sound.
@@ -222,6 +224,20 @@ impl Declaration {
             "additionalProperties": false,
         }));
         Self::built_in("display.image", "Shows a picture on the screen", bounds, 5)
+    }
+
+    /// `speaker.say`: a text, said aloud.
+    #[must_use]
+    pub fn speaker_say() -> Self {
+        let bounds = built_in_bounds(json!({
+            "type": "object",
+            "properties": {
+                "text": {"type": "string", "maxLength": SPEAKER_TEXT_BYTES_MAX, "description": "the text to say"},
+            },
+            "required": ["text"],
+            "additionalProperties": false,
+        }));
+        Self::built_in("speaker.say", "Says a text aloud", bounds, 60)
     }
 
     /// What most built-in capabilities have in common.

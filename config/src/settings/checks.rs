@@ -146,6 +146,10 @@ pub(super) fn rate_burst(burst: u32) -> Result<u32, String> {
     within(burst, RATE_BURST_MAX)
 }
 
+pub(super) fn percent(value: u32) -> Result<u8, String> {
+    within(value, 100).map(|percent| u8::try_from(percent).unwrap_or(u8::MAX))
+}
+
 fn within(value: u32, most: u32) -> Result<u32, String> {
     if (1..=most).contains(&value) { Ok(value) } else { Err(format!("{value} is not within 1 and {most}")) }
 }

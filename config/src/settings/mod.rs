@@ -17,6 +17,7 @@ mod checks;
 mod layers;
 mod raw;
 mod sign;
+mod speech;
 #[cfg(test)]
 mod tests;
 
@@ -25,6 +26,7 @@ use layers::Layer;
 pub(crate) use layers::syntax_reason;
 use raw::RawSettings;
 pub use sign::{SignCarrier, SignSettings};
+pub use speech::{NoQuietHours, QuietHours, QuietSettings, SpeechSettings};
 
 /// A settings file larger than this is something else.
 const FILE_BYTES_MAX: usize = 1024 * 1024;
@@ -36,6 +38,8 @@ const KEEPER_LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST
 const CAMERA_SIZE: PictureSize = PictureSize { width: 1280, height: 720 };
 /// As much as most screens show.
 const CAMERA_LARGEST: PictureSize = PictureSize { width: 1920, height: 1080 };
+/// As loud as the engine and the card make it.
+const VOLUME_PERCENT: u8 = 100;
 /// Four times what an agent that polls each device of a house needs, a tenth of what a small device can answer.
 const RATE_PER_SECOND: u32 = 200;
 /// Ten seconds' worth.
@@ -54,6 +58,10 @@ pub struct Settings {
     pub camera: CameraSettings,
     /// `audio.*`
     pub audio: AudioSettings,
+    /// `speech.*`
+    pub speech: SpeechSettings,
+    /// `quiet.*`
+    pub quiet: QuietSettings,
     /// `sign.*`
     pub sign: SignSettings,
     /// `handlers.*`
@@ -164,6 +172,8 @@ pub struct AudioSettings {
     pub input: Option<String>,
     /// The sound card to play through, by its lasting name; without it, the default one.
     pub output: Option<String>,
+    /// The loudest that may be played, in percent of the loudest there is: 1 to 100.
+    pub volume: u8,
 }
 
 /// `handlers.*`
@@ -318,6 +328,7 @@ impl Settings {
     fn check(raw: RawSettings, layers: &[Layer], file: Option<PathBuf>) -> Result<Self, SettingsError> {
         let on = |key: &'static str| Refusing { key, layers };
         let direct = raw.link.direct;
+        let (speech, quiet) = speech::read(raw.speech, raw.quiet, layers)?;
         Ok(Self {
             device: DeviceSettings {
                 name: on("device.name")
@@ -352,7 +363,10 @@ impl Settings {
             audio: AudioSettings {
                 input: on("audio.input").optional(raw.audio.input, |text| checks::sound_card(&text))?,
                 output: on("audio.output").optional(raw.audio.output, |text| checks::sound_card(&text))?,
+                volume: on("audio.volume").or(raw.audio.volume, checks::percent, VOLUME_PERCENT)?,
             },
+            speech,
+            quiet,
             sign: sign::read(raw.sign, layers, raw.keeper.display.unwrap_or(true))?,
             handlers: HandlerSettings {
                 folder: on("handlers.folder").optional(raw.handlers.folder, |text| checks::folder(&text))?,

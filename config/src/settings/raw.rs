@@ -10,6 +10,8 @@ pub(super) struct RawSettings {
     pub(super) keeper: RawKeeper,
     pub(super) camera: RawCamera,
     pub(super) audio: RawAudio,
+    pub(super) speech: RawSpeech,
+    pub(super) quiet: RawQuiet,
     pub(super) sign: RawSign,
     pub(super) handlers: RawHandlers,
     pub(super) limits: RawLimits,
@@ -57,6 +59,20 @@ pub(super) struct RawCamera {
 pub(super) struct RawAudio {
     pub(super) input: Option<String>,
     pub(super) output: Option<String>,
+    pub(super) volume: Option<u32>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RawSpeech {
+    pub(super) command: Option<Vec<String>>,
+    pub(super) voice: Option<String>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RawQuiet {
+    pub(super) hours: Option<Vec<String>>,
 }
 
 #[derive(Deserialize, Default)]

@@ -75,6 +75,11 @@ fn bare_text_is_a_string_and_toml_is_taken_as_it_is() {
         ("sign.gpio=a/17, active-low", "/sign/gpio", "\"a/17,active-low\""),
         ("sign.require=display", "/sign/require", "[\"display\"]"),
         ("sign.sound=true", "/sign/sound", "true"),
+        ("audio.volume=40", "/audio/volume", "40"),
+        ("speech.command=piper", "/speech/command", "[\"piper\"]"),
+        ("speech.command=[\"/a b/c\", \"-x y\"]", "/speech/command", "[\"/a b/c\",\"-x y\"]"),
+        ("speech.voice=de+f2", "/speech/voice", "\"de+f2\""),
+        ("quiet.hours=22:00-07:00", "/quiet/hours", "[\"22:00-07:00\"]"),
         ("handlers.accept_weak_sandbox=true", "/handlers/accept_weak_sandbox", "true"),
     ];
     for (set, pointer, expected) in rows {
@@ -332,4 +337,62 @@ fn a_list_of_signs_that_is_empty_unknown_doubled_or_without_its_setting_is_refus
         "[sign]\ngpio = '17'",
         "…/latchkey.toml:2: `sign.gpio`: 17 is a line of which chip? Write gpiochip0/17, or better the chip's label",
     );
+}
+
+#[test]
+fn what_could_be_an_option_a_shell_line_or_no_time_is_refused_for_speech() {
+    let program = |word: &str| {
+        format!(
+            "{word:?} is neither a program's whole path nor its name alone; each argument is a text of its own, since no shell reads them"
+        )
+    };
+    let voice = |word: &str| {
+        format!(
+            "{word:?} is not the name of a voice, such as \"en-us\" or \"de+f2\" (letters, digits, -, + and _); see: espeak-ng --voices"
+        )
+    };
+    let written = |word: &str| format!("{word:?} is not a time of day such as \"22:00-07:00\"");
+    let long = "x".repeat(65);
+    let mut rows = vec![
+        (
+            "speech.command = []".to_owned(),
+            "an empty list names no program; leave the key out for espeak-ng".to_owned(),
+        ),
+        ("speech.command = [\"a\\u0000b\"]".to_owned(), "no word of a command contains U+0000".to_owned()),
+        (format!("speech.command = {:?}", vec!["x"; 33]), "at most 32 words of at most 4096 bytes".to_owned()),
+        (
+            "quiet.hours = ['07:00-07:00']".to_owned(),
+            "\"07:00-07:00\" ends when it begins; the whole day is \"00:00-24:00\"".to_owned(),
+        ),
+        (format!("quiet.hours = {:?}", vec!["01:00-02:00"; 17]), "at most 16 times, these are 17".to_owned()),
+        ("audio.volume = 0".to_owned(), "0 is not within 1 and 100".to_owned()),
+        ("audio.volume = 101".to_owned(), "101 is not within 1 and 100".to_owned()),
+    ];
+    for word in ["piper -f -", "bin/piper", "./piper", "-x", ""] {
+        rows.push((format!("speech.command = ['{word}']"), program(word)));
+    }
+    for word in ["-f/etc/hostname", "en us", "../x", "en/us", "", "é", &long] {
+        rows.push((format!("speech.voice = '{word}'"), voice(word)));
+    }
+    for word in [
+        "22:00",
+        "22-07",
+        "22:00-25:00",
+        "24:00-07:00",
+        "22:60-07:00",
+        "9:00-10:00",
+        "22:00 - 07:00",
+        "+1:00-02:00",
+        "",
+    ] {
+        rows.push((format!("quiet.hours = ['{word}']"), written(word)));
+    }
+    for (line, reason) in rows {
+        let key = line.split(' ').next().unwrap();
+        refused(&line, &format!("…/latchkey.toml:1: `{key}`: {reason}"));
+    }
+    let taken = "audio.volume = 1\nspeech.command = ['/bin/x', '-f/etc/passwd', '']\nquiet.hours = ['00:00-24:00', '23:59-00:00']";
+    let settings = load(Some(taken.as_bytes()), &[], &[]).unwrap();
+    assert_eq!(settings.quiet.hours.iter().map(QuietHours::minutes).collect::<Vec<_>>(), [1440, 1]);
+    load(Some(b"speech.voice = 'mb-en1'"), &[], &[]).unwrap();
 }

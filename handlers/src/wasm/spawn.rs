@@ -1,11 +1,8 @@
-//! Where processes are started: the one place of the whole program.
+//! Where the processes of handlers are started: the one place for them.
 //!
 //! Owns a thread that lives as long as the workshop and starts every child, because the kernel ends a child when the *thread* that
 //! started it ends. A child gets its two pipes and nothing else: no descriptor, no environment but a word for its allocator, no folder, no terminal's signals. It is
 //! reaped by a thread of its own, whatever becomes of us; dropping its [`Life`] kills it.
-//!
-//! The one `unsafe` of the parent's side stands here: another thread may open a descriptor that is not closed on exec at any moment, so
-//! all of them are marked in the child between fork and exec, and std runs code there under `unsafe` only.
 
 use std::ffi::OsStr;
 use std::io;
@@ -174,21 +171,8 @@ fn command(program: &Program) -> Command {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
     // A group of its own: Ctrl-C at our terminal is for us.
     command.process_group(0);
-    // SAFETY: `keep_pipes_only` makes one system call and touches no memory, which is what may be done between fork and exec.
-    #[expect(unsafe_code, reason = "see the head of this file")]
-    unsafe {
-        command.pre_exec(keep_pipes_only);
-    }
+    crate::alone::pipes_only(&mut command);
     command
-}
-
-/// Marks every descriptor but the first three to be closed on exec.
-fn keep_pipes_only() -> io::Result<()> {
-    const FIRST: libc::c_uint = 3;
-    // SAFETY: the call takes three numbers and no pointer.
-    #[expect(unsafe_code, reason = "see the head of this file")]
-    let failed = unsafe { libc::syscall(libc::SYS_close_range, FIRST, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC) };
-    if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// What we hold of a child.

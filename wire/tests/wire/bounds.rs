@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use wire::bounds::{BOUNDS_BYTES_MAX, DESCRIPTION_BYTES_MAX, DeclarationError, Property};
-use wire::declaration::{DISPLAY_IMAGE_BYTES_MAX, DISPLAY_TEXT_BYTES_MAX, Declaration};
+use wire::declaration::{DISPLAY_IMAGE_BYTES_MAX, DISPLAY_TEXT_BYTES_MAX, Declaration, SPEAKER_TEXT_BYTES_MAX};
 use wire::json::{Object, Value};
 use wire::{Activation, Bounds, CapabilityState, Effect, GrantName, Offered, Owner, Registration};
 
@@ -250,6 +250,7 @@ fn the_built_in_capabilities_are_declared_as_the_protocol_has_them() {
             false,
             5,
         ),
+        (Declaration::speaker_say(), "speaker.say", Some("speaker.say"), Activation::Active, Effect::Change, false, 60),
     ];
     for (declaration, name, grant, activation, effect, captures, timeout_s) in rows {
         let got = (declaration.name.as_str(), declaration.grant.as_ref().map(GrantName::as_str));
@@ -262,6 +263,14 @@ fn the_built_in_capabilities_are_declared_as_the_protocol_has_them() {
     let text =
         |bytes: usize| Declaration::display_text().bounds.check(object(json!({"text": "x".repeat(bytes)}))).is_ok();
     assert!(text(DISPLAY_TEXT_BYTES_MAX) && !text(DISPLAY_TEXT_BYTES_MAX + 1));
+    let say = |text: String| Declaration::speaker_say().bounds.check(object(json!({"text": text})));
+    // Bytes count, and a text that is too long is refused whole, so that no character is ever cut.
+    let emoji_at = |bytes: usize| format!("{}\u{1f384}", "x".repeat(bytes));
+    assert!(say("x".repeat(SPEAKER_TEXT_BYTES_MAX)).is_ok() && say(emoji_at(SPEAKER_TEXT_BYTES_MAX - 4)).is_ok());
+    for short in 1..=3 {
+        assert_eq!(say(emoji_at(SPEAKER_TEXT_BYTES_MAX - short)).unwrap_err().member, "text");
+    }
+    assert_eq!(say("a\0b".to_owned()).unwrap_err().member, "text");
     let listen = |arguments: Value| Declaration::microphone_listen().bounds.check(object(arguments));
     for seconds in [1, 7, 15] {
         let arguments = listen(json!({"seconds": seconds})).unwrap();

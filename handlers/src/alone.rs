@@ -1,0 +1,57 @@
+//! How every process that we start is born: with its three pipes and nothing else of ours.
+//!
+//! Called by those who start processes, before they do. Another thread may open a descriptor that is not closed on exec at any moment (a
+//! camera's library does), so all of them are marked in the child between fork and exec. Std runs code there under `unsafe` only, which
+//! stands here and nowhere else on the parent's side.
+
+use std::io;
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
+
+use rustix::process::{Resource, Rlimit, Signal};
+
+/// Behind standard input, output and error.
+const FIRST_INHERITED: libc::c_uint = 3;
+
+/// It inherits its first three descriptors, and no other.
+pub(crate) fn pipes_only(command: &mut Command) {
+    // SAFETY: the function makes one system call and touches no memory, which is what may be done between fork and exec.
+    #[expect(unsafe_code, reason = "see the head of this file")]
+    unsafe {
+        command.pre_exec(mark_inherited);
+    }
+}
+
+/// It has these limits from its first moment, gains no rights by what it starts, and dies with the thread that started it.
+pub(crate) fn bounded(command: &mut Command, limits: &'static [(Resource, u64)]) {
+    let bound = move || {
+        for (resource, most) in limits {
+            limit(*resource, *most)?;
+        }
+        rustix::thread::set_no_new_privs(true)?;
+        rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+        Ok(())
+    };
+    // SAFETY: the closure makes system calls with numbers, over a table that lives as long as the program; it allocates nothing and
+    // takes no lock.
+    #[expect(unsafe_code, reason = "see the head of this file")]
+    unsafe {
+        command.pre_exec(bound);
+    }
+}
+
+/// For good: the hard limit as well. One that is lower already stays.
+fn limit(resource: Resource, most: u64) -> io::Result<()> {
+    let most = rustix::process::getrlimit(resource).maximum.map_or(most, |now| now.min(most));
+    rustix::process::setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) })?;
+    Ok(())
+}
+
+/// Marks every descriptor but the first three to be closed on exec.
+fn mark_inherited() -> io::Result<()> {
+    // SAFETY: the call takes three numbers and no pointer.
+    #[expect(unsafe_code, reason = "see the head of this file")]
+    let failed =
+        unsafe { libc::syscall(libc::SYS_close_range, FIRST_INHERITED, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC) };
+    if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
