@@ -97,9 +97,14 @@ impl Reception {
 
 /// The capabilities that stand on what changed, and are to be made anew.
 fn stand_on(before: &Settings, after: &Settings) -> Vec<CapabilityName> {
+    let speaker = |settings: &Settings| {
+        let audio = (settings.audio.output.clone(), settings.audio.volume);
+        (audio, settings.speech.clone(), settings.quiet.clone())
+    };
     let moved = [
         (Declaration::camera_snapshot(), before.camera != after.camera),
         (Declaration::microphone_listen(), before.audio.input != after.audio.input),
+        (Declaration::speaker_say(), speaker(before) != speaker(after)),
     ];
     moved.into_iter().filter(|(_, moved)| *moved).map(|(declaration, _)| declaration.name).collect()
 }
@@ -118,6 +123,10 @@ fn step(before: &Settings, wanted: &Settings) -> (Settings, Reloaded) {
         ("camera.largest", before.camera.largest != wanted.camera.largest),
         ("audio.input", before.audio.input != wanted.audio.input),
         ("audio.output", before.audio.output != wanted.audio.output),
+        ("audio.volume", before.audio.volume != wanted.audio.volume),
+        ("speech.command", before.speech.command != wanted.speech.command),
+        ("speech.voice", before.speech.voice != wanted.speech.voice),
+        ("quiet.hours", before.quiet != wanted.quiet),
         ("limits.rate_per_second", before.limits.rate_per_second != wanted.limits.rate_per_second),
         ("limits.rate_burst", before.limits.rate_burst != wanted.limits.rate_burst),
     ];
@@ -144,6 +153,8 @@ fn step(before: &Settings, wanted: &Settings) -> (Settings, Reloaded) {
     after.link.direct.hosts.clone_from(&new.hosts);
     after.camera = wanted.camera.clone();
     after.audio = wanted.audio.clone();
+    after.speech = wanted.speech.clone();
+    after.quiet = wanted.quiet.clone();
     after.limits = wanted.limits;
     (after, reloaded)
 }

@@ -157,13 +157,9 @@ impl Wav {
 
     fn riff(&mut self) -> Result<bool, WavFault> {
         const HEAD: usize = 12;
-        if let Some(fault) = foreign(&self.held) {
-            return Err(fault);
-        }
-        Ok(self.take(HEAD).is_some_and(|_| {
-            self.state = State::Chunk;
-            true
-        }))
+        let Some(head) = self.take(HEAD) else { return Ok(false) };
+        self.state = State::Chunk;
+        foreign(&head).map_or(Ok(true), Err)
     }
 
     fn chunk(&mut self) -> Result<bool, WavFault> {

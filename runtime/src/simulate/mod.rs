@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use handlers::camera::SimulatedCamera;
-use handlers::{SimulatedMicrophone, SimulatedSign, SimulatedSpeaker};
+use handlers::{EngineLimits, SimulatedMicrophone, SimulatedSign, SimulatedSpeaker, SimulatedSpeech};
 
 mod screen;
 mod words;
@@ -22,6 +22,8 @@ pub struct Simulation {
     pub microphone: SimulatedMicrophone,
     /// The speaker.
     pub speaker: SimulatedSpeaker,
+    /// What speaks.
+    pub speech: SimulatedSpeech,
     /// The sign.
     pub sign: SimulatedSign,
     /// The screen.
@@ -36,11 +38,12 @@ impl Simulation {
         let sign = SimulatedSign::new(move |lit| {
             of_sign(if lit { "simulated sign: ON, camera or microphone in use" } else { "simulated sign: off" });
         });
-        let of_speaker = Arc::clone(&say);
+        let (of_speaker, of_speech) = (Arc::clone(&say), Arc::clone(&say));
         Self {
             camera: SimulatedCamera::new(),
             microphone: SimulatedMicrophone::new(),
             speaker: SimulatedSpeaker::new(move |line| of_speaker(line)),
+            speech: SimulatedSpeech::new(EngineLimits::default().whole, move |line| of_speech(line)),
             sign,
             screen: SimulatedScreen::new(say),
         }
@@ -51,6 +54,7 @@ impl Simulation {
         self.camera.rehearse(rehearsal.camera.clone());
         self.microphone.rehearse(rehearsal.microphone.clone());
         self.speaker.rehearse(rehearsal.speaker.clone());
+        self.speech.rehearse(rehearsal.speech.clone());
         self.sign.rehearse(rehearsal.sign.clone());
         self.screen.rehearse(rehearsal.screen.clone());
     }

@@ -8,7 +8,9 @@ use std::fmt::Write as _;
 
 use config::keys::likeliest;
 use handlers::trouble::SpanError;
-use handlers::{CameraTrouble, MicrophoneTrouble, Planned, SignTrouble, Span, SpeakerTrouble, Trouble};
+use handlers::{
+    CameraTrouble, MicrophoneTrouble, Planned, SignTrouble, Span, SpeakerTrouble, SpeechTrouble, Trouble,
+};
 
 use super::ScreenTrouble;
 
@@ -21,6 +23,8 @@ pub struct Rehearsal {
     pub microphone: Vec<Planned<MicrophoneTrouble>>,
     /// The speaker's.
     pub speaker: Vec<Planned<SpeakerTrouble>>,
+    /// The speech engine's.
+    pub speech: Vec<Planned<SpeechTrouble>>,
     /// The sign's.
     pub sign: Vec<Planned<SignTrouble>>,
     /// The screen's.
@@ -47,6 +51,7 @@ pub(crate) fn parts() -> Vec<Part> {
         Part::of::<CameraTrouble>(),
         Part::of::<MicrophoneTrouble>(),
         Part::of::<SpeakerTrouble>(),
+        Part::of::<SpeechTrouble>(),
         Part::of::<SignTrouble>(),
         Part::of::<ScreenTrouble>(),
     ]
@@ -122,6 +127,7 @@ impl Rehearsal {
             CameraTrouble::PART => self.camera.push(planned(word, trouble)?),
             MicrophoneTrouble::PART => self.microphone.push(planned(word, trouble)?),
             SpeakerTrouble::PART => self.speaker.push(planned(word, trouble)?),
+            SpeechTrouble::PART => self.speech.push(planned(word, trouble)?),
             SignTrouble::PART => self.sign.push(planned(word, trouble)?),
             ScreenTrouble::PART => self.screen.push(planned(word, trouble)?),
             _ => {
