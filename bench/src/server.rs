@@ -52,6 +52,7 @@ pub(crate) fn options(address: SocketAddr, state: &Path, vault: Box<dyn Vault>) 
         vault,
         notices: Vec::new(),
         clock: Arc::new(SystemClock),
+        zone: runtime::TimeZone::UTC,
         chance: Arc::new(SystemChance),
         boot_id: "bench".to_owned(),
         simulation: Some(runtime::simulate::Simulation::new(|_| {})),

@@ -117,6 +117,7 @@ async fn the_server_takes_a_picture_once_the_keeper_allows_it_and_only_for_this_
         vault: Box::new(MemoryVault::new()),
         notices: Vec::new(),
         clock: Arc::new(SystemClock),
+        zone: runtime::TimeZone::UTC,
         chance: Arc::new(SystemChance),
         boot_id: "a boot".to_owned(),
         simulation: Some(Simulation::new(|_line| {})),

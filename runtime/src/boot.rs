@@ -99,6 +99,7 @@ pub fn run(cli: &Cli, simulate: Option<&[String]>, mut world: World) -> Result<(
         vault: Box::new(opened.vault),
         notices: opened.notices,
         clock,
+        zone: world.zone.clone(),
         chance,
         boot_id: std::fs::read_to_string(BOOT_ID).map(|id| id.trim().to_owned()).unwrap_or_default(),
         simulation,

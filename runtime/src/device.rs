@@ -22,6 +22,7 @@ use handlers::{
     Fittings, Health, HealthParts, Microphone, Playback, Recording as _, Screen, Shown, Sign, SignFault, SoundFault,
     SystemClock,
 };
+use jiff::tz::TimeZone;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use wire::{Declaration, Object, Signer};
@@ -38,6 +39,7 @@ use crate::outbound::Ways;
 use crate::reload::{Reception, Reread, Tried};
 use crate::rules::HostNames;
 use crate::simulate::{BothScreens, Simulation};
+use crate::speaking::{WallClock, speaker};
 use crate::tls::{self, TlsError};
 use crate::tone::Tone;
 
@@ -58,6 +60,8 @@ pub struct Options {
     pub notices: Vec<String>,
     /// Time.
     pub clock: Arc<dyn Clock>,
+    /// Where the device stands, for hours of the day.
+    pub zone: TimeZone,
     /// Randomness.
     pub chance: Arc<dyn Chance>,
     /// Names the boot on whose clock deadlines count.
@@ -218,6 +222,7 @@ async fn compose(options: Options) -> Result<Running, StartError> {
         vault,
         notices,
         clock,
+        zone,
         chance,
         boot_id,
         simulation,
@@ -254,6 +259,7 @@ async fn compose(options: Options) -> Result<Running, StartError> {
         ),
         camera(simulation.as_ref(), Arc::clone(&live)),
         microphone(simulation.as_ref(), Arc::clone(&live)),
+        speaker(simulation.as_ref(), Arc::clone(&live), Arc::new(WallClock { clock: Arc::clone(&clock), zone })),
         display_text(Arc::clone(&screen)),
         display_image(screen),
     ];

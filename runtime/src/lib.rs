@@ -20,6 +20,7 @@ mod outbound;
 mod reload;
 mod rules;
 pub mod simulate;
+mod speaking;
 pub mod tls;
 mod tone;
 
@@ -27,7 +28,9 @@ pub use boot::SystemChance;
 pub use device::{Device, HandlersPlace, Options, Running, StartError};
 pub use direct::BODIES_BYTES_MAX;
 pub use door::DoorLimits;
+pub use jiff::tz::TimeZone;
 pub use keeper::SocketLimits;
 pub use outbound::Ways;
 pub use reload::Reread;
 pub use simulate::{Rehearsal, SimulatedScreen, Simulation};
+pub use speaking::{playback_of, speech_of};

@@ -60,6 +60,7 @@ impl Inside {
             vault,
             notices: Vec::new(),
             clock: Arc::new(SystemClock),
+            zone: runtime::TimeZone::UTC,
             chance: Arc::new(SystemChance),
             boot_id: "test".to_owned(),
             simulation: Some(simulation.clone()),

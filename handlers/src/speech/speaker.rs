@@ -99,7 +99,7 @@ impl Saying {
             return Err(unspeakable());
         }
         self.not_quiet()?;
-        self.playback.ready().map_err(|fault| unheard(&fault))?;
+        self.present().await?;
         self.speech.ready().map_err(unspoken)?;
         let Spoken { mut pcm, mut cut } = self.speech.speak(&words, call.stop.clone()).await.map_err(unspoken)?;
         if pcm.samples.is_empty() {
@@ -124,6 +124,14 @@ impl Saying {
             value.insert("cut_ms", u64::try_from(lasts.as_millis()).unwrap_or(u64::MAX));
         }
         Ok(value)
+    }
+
+    /// Whether there is a card. Asking one may take a moment of the kernel's.
+    async fn present(&self) -> Result<(), Fault> {
+        let playback = Arc::clone(&self.playback);
+        let ready = tokio::task::spawn_blocking(move || playback.ready()).await;
+        let crashed = || SoundFault::Driver("its driver crashed".to_owned());
+        ready.unwrap_or_else(|_| Err(crashed())).map_err(|fault| unheard(&fault))
     }
 
     fn not_quiet(&self) -> Result<(), Fault> {

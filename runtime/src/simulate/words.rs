@@ -8,9 +8,7 @@ use std::fmt::Write as _;
 
 use config::keys::likeliest;
 use handlers::trouble::SpanError;
-use handlers::{
-    CameraTrouble, MicrophoneTrouble, Planned, SignTrouble, Span, SpeakerTrouble, SpeechTrouble, Trouble,
-};
+use handlers::{CameraTrouble, MicrophoneTrouble, Planned, SignTrouble, Span, SpeakerTrouble, SpeechTrouble, Trouble};
 
 use super::ScreenTrouble;
 

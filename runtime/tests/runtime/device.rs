@@ -73,6 +73,7 @@ impl Bench {
             vault: Box::new(MemoryVault::new()),
             notices: Vec::new(),
             clock: Arc::new(SystemClock),
+            zone: latchkey_runtime::TimeZone::UTC,
             chance: Arc::new(SystemChance),
             boot_id: "test".to_owned(),
             simulation: Some(Simulation::new(|_line| {})),

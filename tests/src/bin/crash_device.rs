@@ -48,6 +48,7 @@ fn main() -> Result<()> {
         vault: Box::new(StoppingVault { inner: opened.vault, watch: Arc::clone(&watch), open: Transaction::default() }),
         notices: opened.notices,
         clock: Arc::new(SystemClock),
+        zone: runtime::TimeZone::UTC,
         chance: Arc::new(SystemChance),
         boot_id: std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned(),
         simulation: Some(hardware(&watch, &effects)),

@@ -62,6 +62,7 @@ impl Kitchen {
             vault: Box::new(MemoryVault::new()),
             notices: Vec::new(),
             clock: Arc::new(SystemClock) as Arc<dyn Clock>,
+            zone: runtime::TimeZone::UTC,
             chance: Arc::new(SystemChance),
             boot_id: "a boot".to_owned(),
             simulation: Some(simulation.clone()),
