@@ -38,6 +38,7 @@ alsa|build|the interface of sound cards, for the build|libasound2-dev|alsa-lib-d
 chromium|test|a real browser looks at the device page|chromium|chromium|chromium|chromium
 chromedriver|test|drives that browser|chromium-driver|chromedriver|chromium|chromedriver
 espeak-ng|test|the voice of speaker.say|espeak-ng|espeak-ng|espeak-ng|espeak-ng
+python-venv|test|a place for the recogniser that listens to that voice|python3 python3-venv|python3|python|python3
 letters|test|letters for the browser|fonts-dejavu-core|dejavu-sans-fonts|ttf-dejavu|dejavu-fonts
 emoji|test|emoji for the browser|fonts-noto-color-emoji|google-noto-color-emoji-fonts|noto-fonts-emoji|google-noto-coloremoji-fonts
 qemu-system-x86_64|test|the virtual machine with a camera and an LED|qemu-system-x86|qemu-system-x86-core|qemu-system-x86|qemu-x86
@@ -59,6 +60,7 @@ present() { # present NAME
     letters) has_letters ;;
     emoji) has_emoji ;;
     wasi-libc) has_wasi_libc ;;
+    python-venv) python3 -c 'import ensurepip' 2>/dev/null ;;
     *) has "$1" ;;
   esac
 }

@@ -3,7 +3,8 @@
 #
 #   LATCHKEY_SKIPS    set here: the file to which a test or script that must skip appends one line, "KIND: why"
 #   LATCHKEY_BIN_DIR  set here: the folder where whole-system tests find the programs
-#   CI=true           a skip of the kinds vm, sandbox and browser is a failure
+#   LATCHKEY_RECOGNISER  set here: the Python that has a speech recogniser, or empty
+#   CI=true           a skip of the kinds vm, sandbox, browser and speech is a failure
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$PATH:$HOME/.cargo/bin"
@@ -37,8 +38,8 @@ watch() { # watch NAME CLOSING-PATTERN COMMAND...
 finish() {
   printf '\n== skipped\n'
   if [ -s "$LATCHKEY_SKIPS" ]; then sort -u "$LATCHKEY_SKIPS" | sed 's/^/  /'; else echo '  nothing'; fi
-  if [ "${CI:-}" = true ] && grep -qE '^(vm|sandbox|browser):' "$LATCHKEY_SKIPS"; then
-    echo '  In CI nothing of the kinds vm, sandbox and browser may be skipped.'
+  if [ "${CI:-}" = true ] && grep -qE '^(vm|sandbox|browser|speech):' "$LATCHKEY_SKIPS"; then
+    echo '  In CI nothing of the kinds vm, sandbox, browser and speech may be skipped.'
     failed+=('skips')
   fi
   printf '\n== in the end  (%d s)\n' $((SECONDS - started))
@@ -49,6 +50,9 @@ finish() {
   fi
   echo 'all passed'
 }
+
+LATCHKEY_RECOGNISER=$(scripts/recogniser.sh "$target/latchkey-recogniser") || true
+export LATCHKEY_RECOGNISER
 
 step 'format and lints'
 watch lint '^(error|Diff in)' scripts/lint.sh

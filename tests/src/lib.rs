@@ -57,6 +57,12 @@ pub fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     (done, began.elapsed())
 }
 
+/// What `scripts/test.sh` hands to the tests.
+#[must_use]
+pub fn variable(name: &str) -> Option<std::ffi::OsString> {
+    std::env::var_os(name)
+}
+
 /// Notes for the closing lines of `make test` that a test had to be left out; LATCHKEY_SKIPS names the file.
 pub fn skip(kind: &str, why: &str) {
     use std::io::Write as _;

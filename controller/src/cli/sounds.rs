@@ -34,7 +34,9 @@ pub(crate) async fn say(session: &Session, say: &args::Say) -> Result<(), Proble
         let document = json!({"device": line.device.name, "id": line.id, "value": Value::from(value)});
         session.screen.json(&document)?;
     } else {
-        session.screen.line(&format!("said on {}", line.device.name))?;
+        let cut_ms = value.get("cut_ms").and_then(Value::as_u64);
+        let cut = cut_ms.map_or_else(String::new, |ms| format!("; it was too long, and cut after {} s", ms / 1_000));
+        session.screen.line(&format!("said on {}{cut}", line.device.name))?;
     }
     Ok(())
 }

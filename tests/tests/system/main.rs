@@ -22,6 +22,7 @@ mod service;
 mod settings_files;
 mod simulation;
 mod sound;
+mod speech;
 mod state_folder;
 mod surface;
 mod tls;

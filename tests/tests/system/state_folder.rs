@@ -386,7 +386,7 @@ fn on_a_full_disk_nothing_is_done_health_says_so_and_work_goes_on_when_there_is_
     let Some(disk) = SmallDisk::over(room.state()) else { return };
     let mut daemon = Start::simulated(&room).up();
     let (owner, line, keeper) = (Agent::default(), daemon.line(), daemon.keeper());
-    owner.settle(&line, &keeper, &["camera", "display.text"]);
+    owner.settle(&line, &keeper, &["camera", "display.text", "speaker.say"]);
     owner.call(&line, "display.text", text("there is room")).value();
     let pid = daemon.pid();
 
@@ -395,6 +395,7 @@ fn on_a_full_disk_nothing_is_done_health_says_so_and_work_goes_on_when_there_is_
     let refused = owner.call_as(&line, id, "display.text", text("full"));
     assert_eq!(refused.code(), ErrorCode::StorageFull);
     assert_eq!(owner.call(&line, "camera.snapshot", json!({})).code(), ErrorCode::StorageFull);
+    assert_eq!(owner.call(&line, "speaker.say", text("full")).code(), ErrorCode::StorageFull);
     let health = owner.call(&line, "device.health", json!({})).value();
     assert_eq!(health.get("journal").and_then(|journal| journal.get("writable")), Some(&json!(false)), "{health}");
     let status = keeper.status();
@@ -420,6 +421,7 @@ fn on_a_full_disk_nothing_is_done_health_says_so_and_work_goes_on_when_there_is_
     assert_eq!(shown, 2, "once before, once after");
     keeper.verify();
     assert!(keeper.records(before).iter().any(|record| short(record) == "call display.text ok"));
+    owner.call(&line, "speaker.say", text("room")).value();
 
     // A start on a full disk says what is wrong, and loses nothing.
     assert_eq!(daemon.stop(), 0);
