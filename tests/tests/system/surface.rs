@@ -141,7 +141,7 @@ fn the_json_of_the_keepers_commands_has_the_members_that_scripts_rely_on() {
     assert_eq!((&pair["key"], &pair["fingerprint"]), (&json!(key.to_string()), &json!(key.fingerprint())));
     members(
         &json(&["config", "show"]),
-        &["device", "link", "keeper", "camera", "audio", "sign", "handlers", "limits", "log"],
+        &["device", "link", "keeper", "camera", "audio", "speech", "quiet", "sign", "handlers", "limits", "log"],
     );
 
     // What needs no daemon works without one, with the same members, and changes nothing.
