@@ -33,4 +33,4 @@ pub use keeper::SocketLimits;
 pub use outbound::Ways;
 pub use reload::Reread;
 pub use simulate::{Rehearsal, SimulatedScreen, Simulation};
-pub use speaking::{playback_of, speech_of};
+pub use speaking::speech_of;

@@ -7,13 +7,13 @@ use std::sync::{Arc, PoisonError, RwLock};
 use actors::{Installed, Work};
 use config::Settings;
 use handlers::{
-    CardChoice, CardPlayback, Clock, EngineChoice, EngineLimits, LocalTime, Playback, SpeakLimits, Speaker,
-    SpeakerBounds, Speech, SpeechEngine, WallTime,
+    Clock, EngineChoice, EngineLimits, LocalTime, SpeakLimits, Speaker, SpeakerBounds, Speech, SpeechEngine, WallTime,
 };
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use wire::Declaration;
 
+use crate::device::playback;
 use crate::simulate::Simulation;
 
 /// The clock on the wall: the device's own clock, in a time zone with its daylight saving time.
@@ -43,25 +43,20 @@ pub fn speech_of(settings: &Settings) -> SpeechEngine {
     SpeechEngine::new(choice, EngineLimits::default())
 }
 
-/// The card that these settings name, to play through.
-#[must_use]
-pub fn playback_of(settings: &Settings) -> CardPlayback {
-    CardPlayback::new(CardChoice::of_setting(settings.audio.output.as_deref()))
-}
-
 /// The capability, as the settings have it at the moment it is made.
 pub(crate) fn speaker(
     simulation: Option<&Simulation>,
     live: Arc<RwLock<Settings>>,
     wall: Arc<dyn LocalTime>,
 ) -> Installed {
-    let simulated = simulation.map(|simulation| (simulation.speech.clone(), simulation.speaker.clone()));
+    let simulation = simulation.cloned();
     let make = move || {
         let settings = live.read().unwrap_or_else(PoisonError::into_inner);
-        let (speech, playback): (Arc<dyn Speech>, Arc<dyn Playback>) = match &simulated {
-            Some((speech, speaker)) => (Arc::new(speech.clone()), Arc::new(speaker.clone())),
-            None => (Arc::new(speech_of(&settings)), Arc::new(playback_of(&settings))),
+        let speech: Arc<dyn Speech> = match &simulation {
+            Some(simulation) => Arc::new(simulation.speech.clone()),
+            None => Arc::new(speech_of(&settings)),
         };
+        let playback = playback(simulation.as_ref(), &settings);
         let bounds = SpeakerBounds { volume_percent: settings.audio.volume, quiet: settings.quiet.hours.clone() };
         Work::Plain(Arc::new(Speaker::new(speech, playback, Arc::clone(&wall), bounds, SpeakLimits::default())))
     };
