@@ -61,6 +61,9 @@ pub(crate) async fn capture(
     handler: Arc<dyn CaptureHandler>,
     arguments: Object,
 ) -> Result<Object, String> {
+    if handler.declaration().name != *name {
+        return Err(format!("{} is not {name}", handler.declaration().name));
+    }
     let slot = place(inner, name).await?;
     begin(inner, &format!("doctor {name}")).await?;
     let lit = light(inner).await.map_err(|fault| fault.to_string())?;
@@ -83,9 +86,11 @@ pub async fn capture_once(
 ) -> Result<Object, String> {
     let declaration = handler.declaration().clone();
     let arguments = declaration.bounds.check(arguments).map_err(|error| error.to_string())?;
-    let limit = declaration.timeout;
+    let limit = declaration.timeout_of(&arguments);
     let agent = NOBODY.parse().map_err(|_| "nobody can be named".to_owned())?;
     let (stop, lost) = (CancellationToken::new(), lit.lost());
+    // Whoever waits may go away, and then nothing is wanted any more.
+    let _guard = stop.clone().drop_guard();
     let call = Call { arguments, stop: stop.clone(), clock, agent };
     let mut task = tracker.spawn(async move {
         let done = AssertUnwindSafe(async { handler.run(call, lit).await }).catch_unwind().await;
@@ -115,6 +120,9 @@ pub async fn capture_once(
 
 async fn place(inner: &Arc<Inner>, name: &CapabilityName) -> Result<Slot, String> {
     let installation = inner.catalogue.get(name).ok_or_else(|| format!("there is no {name} on this device"))?;
+    if !installation.declaration.captures {
+        return Err(format!("{name} does not capture"));
+    }
     let stop = CancellationToken::new();
     let place = installation.slots.take(installation.declaration.timeout, &stop, &installation.post).await;
     place.map_err(|_full| "an agent captures at this moment; try again when it is done".to_owned())

@@ -124,8 +124,8 @@ pub const KEYS: &[Key] = &[
         value: "\"plughw:CARD=Example,DEV=0\"",
         unset: "the default sound card",
         meaning: &[
-            "The sound card to hear with, by a name that does not change, such as plughw:CARD=NAME,DEV=0.",
-            "No other card ever takes its place.",
+            "The sound card to hear with, by its name, such as plughw:CARD=NAME,DEV=0. A card of another name never takes its place;",
+            "two cards of one kind share their names in the order in which they are plugged in.",
         ],
     },
     Key {
@@ -133,7 +133,7 @@ pub const KEYS: &[Key] = &[
         kind: Kind::Text,
         value: "\"plughw:CARD=Example,DEV=0\"",
         unset: "the default sound card",
-        meaning: &["The sound card to play through, named like audio.input. No other card ever takes its place."],
+        meaning: &["The sound card to play through, named like audio.input."],
     },
     Key {
         path: "audio.volume",

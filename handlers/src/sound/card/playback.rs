@@ -3,6 +3,8 @@
 //! A sound is played by the card's own thread, which asks for it piece by piece; whoever plays waits for the end, for `stop`, for an
 //! error, or for a card that asks no more. Dropping the stream closes the card and throws away what it has not played.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -25,6 +27,11 @@ pub(super) const POLL: Duration = Duration::from_millis(500);
 /// After an error, or after the end, the card's thread waits so long before it may ask again, so that it can never keep a core busy.
 const REST: Duration = Duration::from_millis(20);
 
+/// How long a sound server is waited for when nothing is to be played.
+const PROBE_MAX: Duration = Duration::from_millis(300);
+/// Whether one is being asked; a second one would wait behind it, inside ALSA.
+static PROBED: AtomicBool = AtomicBool::new(false);
+
 /// A sound card to play through.
 pub struct CardPlayback {
     choice: CardChoice,
@@ -36,12 +43,29 @@ impl CardPlayback {
         Self { choice }
     }
 
-    /// Whether the card opens, asked of itself. A card of the kernel is never opened for this.
+    /// Whether the card opens, asked of itself. A card of the kernel is never opened for this. A sound server that does not answer
+    /// holds up one thread, and whoever asks for [`PROBE_MAX`]; what was known last holds meanwhile.
     fn opens(&self) -> bool {
-        match remembered(&self.choice, Way::Out) {
-            Some((at, opened)) if SystemClock.boot().since(at) < BELIEVED => opened,
-            _ => self.offers().is_ok(),
+        let known = remembered(&self.choice, Way::Out);
+        if let Some((_, opened)) = known.filter(|(at, _)| SystemClock.boot().since(*at) < BELIEVED) {
+            return opened;
         }
+        let last = known.is_some_and(|(_, opened)| opened);
+        if PROBED.swap(true, Ordering::AcqRel) {
+            return last;
+        }
+        let (tell, told) = sync_channel(1);
+        let choice = self.choice.clone();
+        let probe = std::thread::Builder::new().name("sound-probe".to_owned()).spawn(move || {
+            let opens = Self::new(choice).offers().is_ok();
+            PROBED.store(false, Ordering::Release);
+            // Whoever asked may have had enough.
+            let _ = tell.send(opens);
+        });
+        if probe.is_err() {
+            PROBED.store(false, Ordering::Release);
+        }
+        told.recv_timeout(PROBE_MAX).unwrap_or(last)
     }
 
     fn offers(&self) -> Result<(cpal::Device, Vec<Offer>), SoundFault> {

@@ -51,6 +51,11 @@ pub(super) fn remembered(choice: &CardChoice, way: Way) -> Option<(BootTime, boo
     found.map(|(_, _, at, opened)| (*at, *opened))
 }
 
+/// Whether a card could not be opened a moment ago.
+fn failed_lately(choice: &CardChoice, way: Way) -> bool {
+    remembered(choice, way).is_some_and(|(at, opened)| !opened && SystemClock.boot().since(at) < BELIEVED)
+}
+
 /// What the kernel says of `choice`.
 pub(super) fn look(choice: &CardChoice, way: Way) -> Presence {
     look_in(Path::new(CARDS), choice, way)
@@ -59,7 +64,8 @@ pub(super) fn look(choice: &CardChoice, way: Way) -> Presence {
 fn look_in(cards: &Path, choice: &CardChoice, way: Way) -> Presence {
     let there = |there| if there { Presence::There } else { Presence::Absent };
     match choice {
-        CardChoice::Default if any(cards, way) => Presence::There,
+        // A default that could not be opened a moment ago leads to none of the cards there are.
+        CardChoice::Default if any(cards, way) && !failed_lately(choice, way) => Presence::There,
         CardChoice::Default => Presence::Unknown,
         CardChoice::Named(name) => match named_card(name) {
             Some((card, Some(device))) => {

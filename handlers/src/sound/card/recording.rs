@@ -11,10 +11,11 @@ use std::time::Duration;
 use cpal::traits::{DeviceTrait as _, StreamTrait as _};
 
 use super::playback::{POLL, rest};
-use super::presence::{Presence, absent, look, remember, remembered};
+use super::presence::{BELIEVED, Presence, absent, look, remember, remembered};
 use super::{
     CardChoice, CardPlayback, Way, another_form_may_help, build, cannot_open, find, offers, sample_format, upset,
 };
+use crate::clock::{Clock as _, SystemClock};
 use crate::sound::flow::Errors;
 use crate::sound::form::{Form, candidates, mix};
 use crate::sound::{Playback as _, Recording, RecordingStream, SoundFault};
@@ -55,8 +56,8 @@ impl Recording for CardRecording {
             Presence::Absent => false,
             // Nothing is opened to hear with just to know whether it could be; a sound server that plays is believed to record.
             Presence::Unknown => match remembered(&self.choice, Way::In) {
-                Some((_, opened)) => opened,
-                None => CardPlayback::new(self.choice.clone()).ready().is_ok(),
+                Some((at, opened)) if SystemClock.boot().since(at) < BELIEVED => opened,
+                _ => CardPlayback::new(self.choice.clone()).ready().is_ok(),
             },
         };
         if there { Ok(()) } else { Err(absent(&self.choice, Way::In)) }
@@ -76,7 +77,8 @@ struct Running {
     form: Form,
     /// What is tried when this form brings no sound.
     others: std::vec::IntoIter<Form>,
-    flow: Flow,
+    /// None while another form is tried: a card is often open once only, so what failed is closed first.
+    flow: Option<Flow>,
     heard: bool,
 }
 
@@ -99,7 +101,7 @@ impl Running {
         let device = find(choice, Way::In)?;
         let mut forms = candidates(&offers(&device, choice, Way::In)?).into_iter();
         let (form, flow) = next_form(&device, choice, &mut forms, None)?;
-        Ok(Self { choice: choice.clone(), device, form, others: forms, flow, heard: false })
+        Ok(Self { choice: choice.clone(), device, form, others: forms, flow: Some(flow), heard: false })
     }
 }
 
@@ -109,7 +111,8 @@ impl RecordingStream for Running {
     }
 
     fn next(&mut self, wait: Duration) -> Result<Option<Vec<f32>>, SoundFault> {
-        let fault = match self.flow.next(wait) {
+        let Some(flow) = &self.flow else { return Err(SoundFault::Driver("it could not be started again".to_owned())) };
+        let fault = match flow.next(wait) {
             Ok(piece) => {
                 self.heard |= piece.is_some();
                 return Ok(piece);
@@ -119,8 +122,9 @@ impl RecordingStream for Running {
         if self.heard || !another_form_may_help(&fault) {
             return Err(fault);
         }
+        self.flow = None;
         let (form, flow) = next_form(&self.device, &self.choice, &mut self.others, Some(fault))?;
-        (self.form, self.flow) = (form, flow);
+        (self.form, self.flow) = (form, Some(flow));
         Ok(None)
     }
 }
@@ -167,14 +171,18 @@ impl Flow {
     }
 
     fn next(&self, wait: Duration) -> Result<Option<Vec<f32>>, SoundFault> {
-        match self.pieces.recv_timeout(wait) {
-            Ok(piece) => Ok(Some(piece)),
-            Err(RecvTimeoutError::Timeout) => {
-                let fault = self.told.fault.lock().unwrap_or_else(PoisonError::into_inner).take();
-                fault.map_or(Ok(None), Err)
-            }
-            // The card's thread is gone, and did not say why.
-            Err(RecvTimeoutError::Disconnected) => Err(SoundFault::Driver("its thread ended".to_owned())),
+        ended(self.pieces.recv_timeout(wait), &self.told)
+    }
+}
+
+/// What came of a wait for the next piece. A card's thread says why it ends before it does.
+fn ended(piece: Result<Vec<f32>, RecvTimeoutError>, told: &Told) -> Result<Option<Vec<f32>>, SoundFault> {
+    let fault = || told.fault.lock().unwrap_or_else(PoisonError::into_inner).take();
+    match piece {
+        Ok(piece) => Ok(Some(piece)),
+        Err(RecvTimeoutError::Timeout) => fault().map_or(Ok(None), Err),
+        Err(RecvTimeoutError::Disconnected) => {
+            Err(fault().unwrap_or_else(|| SoundFault::Driver("its thread ended".to_owned())))
         }
     }
 }
@@ -194,5 +202,23 @@ impl Told {
             self.fault.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(fault);
         }
         rest();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn v4_a_card_that_is_pulled_out_is_called_unplugged_however_its_thread_ends() {
+        for waited in [RecvTimeoutError::Timeout, RecvTimeoutError::Disconnected] {
+            let told = Told::default();
+            told.wrong(&cpal::Error::new(cpal::ErrorKind::DeviceNotAvailable));
+            assert_eq!(ended(Err(waited), &told), Err(SoundFault::Unplugged), "{waited:?}");
+        }
+        let told = Told::default();
+        assert_eq!(ended(Err(RecvTimeoutError::Timeout), &told), Ok(None));
+        let silent = ended(Err(RecvTimeoutError::Disconnected), &told);
+        assert_eq!(silent, Err(SoundFault::Driver("its thread ended".to_owned())));
     }
 }
