@@ -99,21 +99,6 @@ impl Device {
     }
 }
 
-#[cfg(test)]
-impl Device {
-    /// Has a driver that can leave a part of the picture empty draw on all of it.
-    pub(super) fn fill(&self, size: Size) -> io::Result<()> {
-        /// `V4L2_SEL_TGT_COMPOSE`.
-        const COMPOSE: u32 = 0x0100;
-        /// `VIDIOC_S_SELECTION`, which `v4l` does not name: reads and writes 64 bytes, 'V', number 95.
-        const SELECT: vidioc::_IOC_TYPE = 0xC040_565F;
-        let r = v4l::v4l_sys::v4l2_rect { left: 0, top: 0, width: size.width, height: size.height };
-        let (type_, target) = (Type::VideoCapture as u32, COMPOSE);
-        let mut all = v4l::v4l_sys::v4l2_selection { type_, target, flags: 0, r, reserved: [0; 9] };
-        self.ask(SELECT, &mut all)
-    }
-}
-
 fn seconds(fraction: v4l::fraction::Fraction) -> Option<Duration> {
     let micros = u64::from(fraction.numerator) * 1_000_000;
     micros.checked_div(u64::from(fraction.denominator)).map(Duration::from_micros)

@@ -1,0 +1,62 @@
+//! Each pixel of each raw format at odd sizes, without the adapter's choice of a mode.
+
+use std::path::Path;
+use std::time::Duration;
+
+use super::super::bus::{Mode, Node as _, Size};
+use super::super::device::Device;
+use super::super::{Frame, PixelFormat};
+use super::{ANY_SIZE, BLUE, GREEN, RED, show};
+
+/// A picture of the camera at `path` in this format and size, without any that the device would rather have.
+fn in_format(path: &str, code: [u8; 4], size: Size) -> Result<(Vec<u8>, u32, u32), String> {
+    let mut node = Device::open(Path::new(path)).map_err(|error| error.to_string())?;
+    let agreed = node.set(Mode { code, size, interval: None }).map_err(|error| error.to_string())?;
+    let format = agreed.format().filter(|_| agreed.code == code).ok_or("the device takes another format")?;
+    let mut feed = Box::new(node).start().map_err(|error| error.to_string())?;
+    for _ in 0..100 {
+        if feed.wait(Duration::from_millis(500)).map_err(|error| error.to_string())?
+            && let Some(taken) = feed.take().map_err(|error| error.to_string())?
+        {
+            let Size { width, height } = agreed.size;
+            let (bytes, damaged) = (taken.bytes, taken.damaged);
+            let frame = Frame { format, width, height, stride: agreed.stride, bytes, damaged };
+            return frame.to_rgb().map(|rgb| (rgb, width, height));
+        }
+    }
+    Err("no frame came".to_owned())
+}
+
+#[test]
+#[ignore = "needs the kernel's vivid camera; see the head of this module"]
+fn each_raw_format_and_odd_sizes_show_their_colour_in_every_pixel_that_is_drawn() {
+    let raw = PixelFormat::ALL.into_iter().filter(|format| *format != PixelFormat::Mjpeg);
+    for (pattern, colour) in [RED, GREEN, BLUE] {
+        show(ANY_SIZE, (pattern, colour));
+        for format in raw.clone() {
+            // Of formats in planes the driver leaves colour out at sizes that are no multiple of four, which is refused as too short.
+            let planes = matches!(format, PixelFormat::Nv12 | PixelFormat::Yu12);
+            let sizes = if planes { [(640, 360), (320, 104)] } else { [(641, 361), (333, 101)] };
+            for (width, height) in sizes {
+                let code = *format.codes().first().unwrap();
+                let (rgb, wide, high) = in_format(ANY_SIZE, code, Size { width, height }).unwrap();
+                assert_eq!((wide, high), (width, height), "{format:?}");
+                let (across, down) = (usize::try_from(wide).unwrap(), usize::try_from(high).unwrap());
+                for (at, pixel) in rgb.chunks(3).enumerate() {
+                    let (x, y) = (at % across, at / across);
+                    // The driver draws pairs of pixels and of rows; half a pair at the end is what was there before.
+                    if x >= across / 2 * 2 || y >= down / 2 * 2 {
+                        continue;
+                    }
+                    let level = *pixel.first().unwrap();
+                    let right = match format {
+                        PixelFormat::Grey => pixel.iter().all(|other| other.abs_diff(level) < 4),
+                        _ => pixel.iter().zip(colour).all(|(a, b)| a.abs_diff(b) < 40),
+                    };
+                    assert!(right, "{format:?} {width}x{height} at {x}, {y}: {pixel:?}");
+                }
+            }
+        }
+    }
+}
+
