@@ -16,9 +16,9 @@ demo: ## build, start a simulated device, claim it, take pictures, show a text, 
 test: ## everything CI runs: format, lints, build, all tests, the camera in a virtual machine
 	@scripts/test.sh
 
-test-vm: ## only the virtual machine: a real V4L2 camera and a real LED, one snapshot each way
+test-vm: ## only the virtual machine: real cameras, a real LED and real sound cards, with their faults
 	@scripts/setup.sh test
-	@cargo build --locked -p latchkey-runtime -p latchkey-controller -p latchkey-tests --bins
+	@cargo build --locked -p latchkey-runtime -p latchkey-controller -p latchkey-examples -p latchkey-tests --bins
 	@cargo test --locked -q -p latchkey-handlers --lib --no-run
 	@scripts/test-vm.sh
 

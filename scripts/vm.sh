@@ -5,7 +5,7 @@
 # its exit code. The machine is an archive in memory: the programs and files named here with the libraries they need, busybox, and the
 # kernel modules asked for. It sees nothing of this computer, has no network but loopback, and leaves nothing behind.
 #
-#   --put HOST GUEST       a file of this computer, and where it lies in the machine; a program brings its libraries along
+#   --put HOST GUEST       a file or folder of this computer, and where it lies in the machine; a program brings its libraries along
 #   --module 'NAME PARAM…' a kernel module to load, with what it depends on (repeatable, in order)
 #   --timeout S            stop after so many seconds                                     (default 180)
 #   --memory MIB           memory of the machine                                          (default 1024)
@@ -181,6 +181,11 @@ put_library() { # where the loader will look for it: under the same path as here
 }
 
 put() { # put HOST GUEST; a program loses its debug information, which is most of its size
+  if [ -d "$1" ]; then
+    mkdir -p "$TREE$2"
+    cp -rL "$1/." "$TREE$2/"
+    return
+  fi
   install -D "$1" "$TREE$2"
   if [ -x "$1" ] && command -v strip >/dev/null; then strip --strip-debug "$TREE$2" 2>/dev/null || true; fi
   local library
@@ -190,7 +195,7 @@ put() { # put HOST GUEST; a program loses its debug information, which is most o
 put "$(command -v busybox)" /bin/busybox
 for ((i = 0; i < ${#PUTS[@]}; i += 2)); do put "${PUTS[i]}" "${PUTS[i + 1]}"; done
 echo 'root:x:0:0:root:/root:/bin/sh' >"$TREE/etc/passwd"
-echo 'root:x:0:' >"$TREE/etc/group"
+printf 'root:x:0:\naudio:x:29:\n' >"$TREE/etc/group" # alsa-lib asks for audio
 echo '127.0.0.1 localhost' >"$TREE/etc/hosts"
 
 # One line for each module file, in the order in which they can be loaded. Only the one asked for gets the parameters.
@@ -215,6 +220,7 @@ done
 export PATH=/bin HOME=/root TMPDIR=/tmp LANG=C.UTF-8
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys
+mount -t tracefs tracefs /sys/kernel/tracing
 mount -t devtmpfs dev /dev
 mkdir -p /dev/shm /dev/pts
 mount -t tmpfs tmpfs /dev/shm

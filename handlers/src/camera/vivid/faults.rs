@@ -56,11 +56,7 @@ fn a_device_that_fails_at_its_start_is_told_apart_and_gives_its_picture_to_a_new
 #[ignore = "needs the kernel's vivid camera; see the head of this module"]
 fn a_device_that_fails_while_it_streams_is_told_apart_and_works_in_a_new_stream() {
     show(NODE, BLUE);
-    let rows: [(u32, fn(&CameraFault) -> bool); 2] = [
-        (DISCONNECT, |fault| *fault == CameraFault::Unplugged),
-        (FATAL, |fault| matches!(fault, CameraFault::Driver(_))),
-    ];
-    for (failure, wanted) in rows {
+    let mended = |failure: u32, wanted: &dyn Fn(&CameraFault) -> bool| {
         let mut stream = streaming();
         set(NODE, failure, 1);
         let fault = fault_of(&mut *stream);
@@ -68,7 +64,9 @@ fn a_device_that_fails_while_it_streams_is_told_apart_and_works_in_a_new_stream(
         drop(stream);
         assert!(shows(&picture(&source()).unwrap(), SMALL, BLUE.1), "{failure:#x}");
         assert_eq!(handles(), 0, "{failure:#x}");
-    }
+    };
+    mended(DISCONNECT, &|fault| *fault == CameraFault::Unplugged);
+    mended(FATAL, &|fault| matches!(fault, CameraFault::Driver(_)));
 }
 
 #[test]

@@ -13,6 +13,8 @@ use super::flow::Upset;
 use super::form::{Form, Format, Offer};
 
 mod listing;
+#[cfg(test)]
+mod loopback;
 mod playback;
 mod presence;
 mod recording;

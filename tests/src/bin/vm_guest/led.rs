@@ -2,7 +2,7 @@
 //! the input device through `/dev/uinput` reads every change of it. Unplugging takes the LED out of `/sys/class/leds`.
 
 #![allow(unsafe_code, reason = "an input device is made by ioctl, which the compiler cannot check")]
-#![allow(clippy::disallowed_methods, reason = "a test of real hardware stamps what it sees, and polls the kernel")]
+#![allow(clippy::disallowed_methods, reason = "a test of real hardware polls the kernel")]
 
 use std::{
     collections::BTreeSet,
@@ -12,7 +12,7 @@ use std::{
     path::Path,
     sync::{Arc, Mutex},
     thread,
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, bail};
@@ -40,11 +40,11 @@ struct Setup {
     effects_max: u32,
 }
 
-/// The light went on or off at this time, by the clock that file times use.
+/// The light went on or off at this time, by the kernel's clock that counts from its start.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Change {
     pub(crate) on: bool,
-    pub(crate) at: SystemTime,
+    pub(crate) at: Duration,
 }
 
 /// A plugged-in light; it vanishes when this is dropped.
@@ -131,11 +131,14 @@ impl Drop for Led {
 fn watch(mut events: File, changes: &Mutex<Vec<Change>>) {
     let mut event = [0; EVENT_BYTES];
     while events.read_exact(&mut event).is_ok() {
-        let [.., t0, t1, c0, c1, v0, v1, v2, v3] = event;
+        let [s0, s1, s2, s3, s4, s5, s6, s7, u0, u1, u2, u3, u4, u5, u6, u7, t0, t1, c0, c1, v0, v1, v2, v3] = event;
+        let seconds = u64::from_ne_bytes([s0, s1, s2, s3, s4, s5, s6, s7]);
+        let micros = u64::from_ne_bytes([u0, u1, u2, u3, u4, u5, u6, u7]);
         if (u16::from_ne_bytes([t0, t1]), u16::from_ne_bytes([c0, c1])) == (EV_LED, LED_MISC)
             && let Ok(mut changes) = changes.lock()
         {
-            changes.push(Change { on: i32::from_ne_bytes([v0, v1, v2, v3]) != 0, at: SystemTime::now() });
+            let at = Duration::from_secs(seconds) + Duration::from_micros(micros);
+            changes.push(Change { on: i32::from_ne_bytes([v0, v1, v2, v3]) != 0, at });
         }
     }
 }

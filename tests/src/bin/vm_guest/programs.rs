@@ -18,6 +18,8 @@ use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
+use crate::holds::{self, Holds};
+
 /// Longer than the 90 s after which the agent's program gives up by itself.
 const CALL: Duration = Duration::from_secs(120);
 /// The device gives running work 10 s when it is told to stop.
@@ -35,7 +37,7 @@ pub(crate) struct Device {
 impl Device {
     /// Makes the folders, private as both programs demand, and the settings file.
     pub(crate) fn furnish(folder: &Path, settings: &str) -> Result<Self> {
-        for part in ["", "config", "state", "agent", "outputs"] {
+        for part in ["", "config", "config/handlers", "state", "agent", "outputs"] {
             DirBuilder::new().mode(0o700).recursive(true).create(folder.join(part))?;
         }
         let mut file =
@@ -87,6 +89,19 @@ impl Device {
         }
     }
 
+    /// The records that the device keeps, the first first.
+    pub(crate) fn records(&self) -> Result<Vec<Value>> {
+        let records = self.latchkeyd(&["receipts", "--json"])?.json()?;
+        records.as_array().or_else(|| records["records"].as_array()).cloned().context("receipts --json is no list")
+    }
+
+    /// A program that uses the agent's folder.
+    pub(crate) fn begin_beside(&self, program: &str, arguments: &[&str]) -> Result<Running> {
+        let mut command = Command::new(program);
+        command.arg(self.folder.join("agent")).args(arguments);
+        self.begin(command)
+    }
+
     fn keeper(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new("latchkeyd");
         command.arg("--config-dir").arg(self.folder.join("config"));
@@ -116,6 +131,15 @@ impl Running {
     pub(crate) fn end(mut self) -> Result<Ended> {
         let code = self.wait(CALL)?;
         Ok(Ended { line: self.line.clone(), code, out: read(&self.out), errors: read(&self.errors) })
+    }
+
+    /// What it has printed so far.
+    pub(crate) fn out(&self) -> String {
+        read(&self.out)
+    }
+
+    pub(crate) fn has_ended(&mut self) -> Result<bool> {
+        Ok(self.child.try_wait()?.is_some())
     }
 
     fn wait(&mut self, limit: Duration) -> Result<Option<i32>> {
@@ -192,6 +216,12 @@ impl Daemon {
         }
     }
 
+    /// What it holds of the system.
+    pub(crate) fn holds(&self) -> Result<Holds> {
+        ensure!(Path::new("/proc").join(self.running.child.id().to_string()).exists(), "the device has ended");
+        holds::of(self.running.child.id())
+    }
+
     /// As a service manager would stop it.
     pub(crate) fn stop(&mut self) -> Result<()> {
         let pid =
@@ -200,6 +230,11 @@ impl Daemon {
         let code = self.running.wait(STOP)?;
         ensure!(code == Some(0), "the device ended with {code:?} when told to stop");
         Ok(())
+    }
+
+    /// How many lines it printed so far.
+    pub(crate) fn lines(&self) -> usize {
+        (read(&self.running.out) + &read(&self.running.errors)).lines().count()
     }
 
     /// The last lines it printed.
