@@ -80,4 +80,3 @@ fn three_hundred_snapshots_with_faults_at_random_leave_nothing_behind() {
     assert_eq!(after.0, before.0, "threads");
     assert!(after.1 <= before.1 + 1024, "{} KiB, {} before", after.1, before.1);
 }
-

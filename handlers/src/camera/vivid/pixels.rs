@@ -59,4 +59,3 @@ fn each_raw_format_and_odd_sizes_show_their_colour_in_every_pixel_that_is_drawn(
         }
     }
 }
-

@@ -25,7 +25,7 @@ use crate::{
 /// How many snapshots there are, if the machine is quick enough.
 const SNAPSHOTS: u32 = 300;
 /// No new one is begun after this.
-const BUDGET: Duration = Duration::from_secs(90);
+const BUDGET: Duration = Duration::from_secs(40);
 /// Even a loaded machine gets this far.
 const SNAPSHOTS_MIN: u32 = 40;
 /// So many come before what the device holds is looked at for the first time: it keeps a few things for the next call.
