@@ -41,7 +41,7 @@ espeak-ng|test|the voice of speaker.say|espeak-ng|espeak-ng|espeak-ng|espeak-ng
 python-venv|test|a place for the recogniser that listens to that voice|python3 python3-venv|python3|python|python3
 letters|test|letters for the browser|fonts-dejavu-core|dejavu-sans-fonts|ttf-dejavu|dejavu-fonts
 emoji|test|emoji for the browser|fonts-noto-color-emoji|google-noto-color-emoji-fonts|noto-fonts-emoji|google-noto-coloremoji-fonts
-qemu-system-x86_64|test|the virtual machine with a camera and an LED|qemu-system-x86|qemu-system-x86-core|qemu-system-x86|qemu-x86
+qemu-system-x86_64|test|the virtual machine with cameras, an LED and sound cards|qemu-system-x86|qemu-system-x86-core|qemu-system-x86|qemu-x86
 busybox|test|the few commands inside that machine|busybox-static|busybox|busybox|busybox-static
 modprobe|test|knows which kernel modules the camera needs|kmod|kmod|kmod|kmod
 cpio|test|packs the files of that machine|cpio|cpio|cpio|cpio

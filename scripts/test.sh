@@ -75,7 +75,7 @@ fi
 step 'examples in the documentation'
 watch doc-tests '^(test result:|error|test .*FAILED)' cargo test --locked --workspace --no-fail-fast --doc
 
-step 'virtual machine: a real camera and a real LED'
+step 'virtual machine: real cameras, a real LED, real sound cards'
 watch vm '^test-vm: ' scripts/test-vm.sh
 
 finish
