@@ -20,6 +20,7 @@ use wire::{Lease, Object, OwnerRequest};
 use crate::Cli;
 use crate::load::{Connection, Party, invoke};
 use crate::report::{Server, cpu_of_all, latchkeyd, median, own, resident_kib, start_device_with};
+use crate::speech;
 
 /// Snapshots of a device that has taken one already.
 const WARM: usize = 10;
@@ -44,6 +45,7 @@ struct Figures {
     cold_ms: Vec<f64>,
     warm_ms: Vec<f64>,
     encode_ms_per_megapixel: f64,
+    speech: speech::Figures,
     idle_percent: f64,
     idle_kib: u64,
     used_kib: u64,
@@ -71,6 +73,7 @@ pub(crate) async fn run(cli: &Cli, latchkeyd: &Path, folder: &Path, sets: &[Stri
         () = Arc::clone(&sign).tend(CancellationToken::new()) => {}
     }
     figures.encode_ms_per_megapixel = encoding()?;
+    figures.speech = speech::measure(runtime::speech_of(&settings(folder, sets)?)).await?;
     println!("hardware: whole devices …");
     for number in 0..COLD {
         let state = folder.join(format!("hardware-{number}"));
@@ -98,9 +101,13 @@ fn parts(folder: &Path, sets: &[String]) -> anyhow::Result<(Camera, Arc<Sign>)> 
         let camera = Camera::simulated(SimulatedCamera::new(), &CameraSetup::default());
         return Ok((camera, Sign::new(vec![Arc::new(SimulatedSign::new(|_| {}))], Arc::new(SystemClock))));
     }
-    let places = Places { config_dir: folder.to_owned(), state_dir: folder.to_owned(), config_named: false };
-    let settings = Settings::load(&places, sets, std::iter::empty())?;
+    let settings = settings(folder, sets)?;
     Ok((runtime::device::camera_of(&settings), runtime::device::sign_of(&settings)?))
+}
+
+fn settings(folder: &Path, sets: &[String]) -> anyhow::Result<Settings> {
+    let places = Places { config_dir: folder.to_owned(), state_dir: folder.to_owned(), config_named: false };
+    Ok(Settings::load(&places, sets, std::iter::empty())?)
 }
 
 /// Opened, one frame read and closed again; and the second frame of a camera that runs.
@@ -204,6 +211,13 @@ impl Figures {
         row("first signed camera.snapshot of a device", &self.bare_cold_ms, &self.cold_ms);
         row("a further one, which opens the camera anew", &self.bare_cold_ms, &self.warm_ms);
         println!("  a frame of a camera that runs: {:.1} ms", median(&self.bare_warm_ms));
+        println!(
+            "  speaker.say to its first sample: {:.1} ms, {:.2} x the engine alone ({}, {:.1} ms)",
+            median(&self.speech.first_sample_ms),
+            median(&self.speech.first_sample_ms) / median(&self.speech.engine_ms),
+            self.speech.engine,
+            median(&self.speech.engine_ms)
+        );
         println!("  JPEG from YUYV: {:.1} ms a megapixel", self.encode_ms_per_megapixel);
         println!(
             "  idle with all parts attached: {:.2} % of a core (aim under 0.5), {:.1} MiB; after snapshots {:.1} MiB",
@@ -221,6 +235,8 @@ impl Figures {
             "bare_frame_warm_ms": self.bare_warm_ms,
             "snapshot_cold_ms": self.cold_ms,
             "snapshot_warm_ms": self.warm_ms,
+            "speech_engine_ms": self.speech.engine_ms,
+            "first_sample_ms": self.speech.first_sample_ms,
             "jpeg_ms_per_megapixel": self.encode_ms_per_megapixel,
             "idle_cpu_percent": self.idle_percent,
             "resident_idle_kib": self.idle_kib,

@@ -19,6 +19,7 @@ mod report;
 mod restart;
 mod sandbox;
 mod server;
+mod speech;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -127,7 +127,14 @@ impl Visit {
             },
             Part::Handlers => self.handlers(desk)?,
             Part::Versions => versions::judge(&versions::Installed::look()),
-            Part::Sign | Part::Led | Part::Gpio | Part::Display | Part::Camera | Part::Microphone | Part::Speaker => {
+            Part::Sign
+            | Part::Led
+            | Part::Gpio
+            | Part::Display
+            | Part::Camera
+            | Part::Microphone
+            | Part::Speaker
+            | Part::Speech => {
                 return Err(Problem::unfit());
             }
         })

@@ -39,6 +39,8 @@ pub enum Part {
     Microphone,
     /// One second of a tone.
     Speaker,
+    /// What makes speech of a text.
+    Speech,
     /// What the kernel must give to custom handlers.
     Handlers,
     /// Versions with known flaws.
@@ -47,7 +49,7 @@ pub enum Part {
 
 impl Part {
     /// All of them, in the order in which they are looked at.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Settings,
         Self::State,
         Self::Disk,
@@ -61,6 +63,7 @@ impl Part {
         Self::Camera,
         Self::Microphone,
         Self::Speaker,
+        Self::Speech,
         Self::Handlers,
         Self::Versions,
     ];
@@ -82,6 +85,7 @@ impl Part {
             Self::Camera => "camera",
             Self::Microphone => "microphone",
             Self::Speaker => "speaker",
+            Self::Speech => "speech",
             Self::Handlers => "handlers",
             Self::Versions => "versions",
         }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use actors::{House, Installed, SignTrial, Work, capture_once};
 use config::{Settings, SignCarrier};
 use handlers::sound::CardRecording;
-use handlers::{CardChoice, Chance, Clock, Playback, Recording as _, Sign, SystemClock};
+use handlers::{CardChoice, Chance, Clock, Playback, Recording as _, Sign, Speech as _, SystemClock};
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -25,6 +25,9 @@ mod camera;
 mod sign;
 mod sound;
 
+/// What the speech engine is given.
+const SENTENCE: &str = "This device can speak.";
+
 /// What is tried in one go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -37,6 +40,8 @@ pub enum Trial {
     Microphone,
     /// One second of a tone.
     Speaker,
+    /// A sentence that nobody hears.
+    Speech,
 }
 
 impl Trial {
@@ -47,6 +52,7 @@ impl Trial {
             Part::Camera => Some(Self::Camera),
             Part::Microphone => Some(Self::Microphone),
             Part::Speaker => Some(Self::Speaker),
+            Part::Speech => Some(Self::Speech),
             Part::Settings
             | Part::State
             | Part::Disk
@@ -65,6 +71,7 @@ impl Trial {
             Self::Camera => "the camera: one picture, under the lit sign",
             Self::Microphone => "the microphone: one second, under the lit sign",
             Self::Speaker => "the speaker: a tone of one second",
+            Self::Speech => "the speech engine: a sentence that is not played",
         }
     }
 }
@@ -134,6 +141,7 @@ impl Bench {
             Trial::Camera => vec![self.camera().await],
             Trial::Microphone => vec![self.microphone().await],
             Trial::Speaker => vec![self.speaker().await],
+            Trial::Speech => vec![self.speech().await],
         }
     }
 
@@ -173,6 +181,16 @@ impl Bench {
         }
         let played = sound::play_tone(speaker).await;
         sound::judge_played(output, (self.simulated, &self.user), played)
+    }
+
+    async fn speech(&self) -> Finding {
+        let engine = crate::speaking::speech_of(&self.settings);
+        let named = self.settings.speech.command.is_some();
+        let spoken = engine.speak(SENTENCE, CancellationToken::new()).await;
+        if self.simulated && spoken.is_err() {
+            return Finding::not_needed(Part::Speech, "a simulated device speaks without an engine");
+        }
+        sound::judge_spoken(&engine.describe(), named, spoken)
     }
 
     fn clock(&self) -> Arc<dyn Clock> {

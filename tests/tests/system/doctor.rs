@@ -8,7 +8,7 @@ use latchkey_tests::{Agent, Ended, Room, Start};
 use serde_json::{Value, json};
 
 /// Every part, in the order in which they are told.
-const PARTS: [&str; 15] = [
+const PARTS: [&str; 16] = [
     "settings",
     "state",
     "disk",
@@ -22,6 +22,7 @@ const PARTS: [&str; 15] = [
     "camera",
     "microphone",
     "speaker",
+    "speech",
     "handlers",
     "versions",
 ];

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use handlers::sound::{Pcm, SoundFault};
+use handlers::speech::{SpeechFault, Spoken};
 use handlers::{Clock as _, Playback, SystemClock};
 use tokio_util::sync::CancellationToken;
 use wire::Object;
@@ -113,6 +114,26 @@ pub(super) fn judge_played(
     }
 }
 
+/// Without a setting and without an engine nothing is asked for.
+pub(super) fn judge_spoken(engine: &str, named: bool, spoken: Result<Spoken, SpeechFault>) -> Finding {
+    match spoken {
+        Ok(Spoken { pcm, .. }) if pcm.samples.is_empty() => {
+            Finding::broken(Part::Speech, format!("{engine} made no sound of a sentence"), "latchkeyd config show")
+        }
+        Ok(Spoken { pcm, .. }) => Finding::works(
+            Part::Speech,
+            format!("{engine} made {:.1} s of sound of a sentence, which was not played", pcm.duration().as_secs_f64()),
+        ),
+        Err(fault @ SpeechFault::Missing(_)) if named => {
+            Finding::broken(Part::Speech, fault.to_string(), "latchkeyd config show")
+        }
+        Err(fault @ SpeechFault::Missing(_)) => {
+            Finding::broken(Part::Speech, fault.to_string(), "apt-get install espeak-ng")
+        }
+        Err(fault) => Finding::broken(Part::Speech, fault.to_string(), "latchkeyd config show"),
+    }
+}
+
 fn named(card: Option<&str>, simulated: bool, what: &str) -> String {
     match (card, simulated) {
         (_, true) => format!("the simulated {what}"),
@@ -163,6 +184,19 @@ mod tests {
         assert_eq!((deaf.verdict, deaf.mend.as_deref()), (Verdict::Broken, Some("alsamixer")));
         assert_eq!(judge(&[]).verdict, Verdict::Broken);
         assert_eq!(judge_heard(None, (false, "latchkey"), Ok(Object::new())).verdict, Verdict::Broken);
+    }
+
+    #[test]
+    fn an_engine_speaks_or_is_named_with_what_mends_it() {
+        let spoken =
+            |samples: usize| Ok(Spoken { pcm: Pcm { rate_hz: 16_000, samples: vec![1; samples] }, cut: false });
+        let works = judge_spoken("espeak-ng", false, spoken(24_000));
+        assert_eq!(works.what, "espeak-ng made 1.5 s of sound of a sentence, which was not played");
+        assert_eq!(judge_spoken("espeak-ng", false, spoken(0)).verdict, Verdict::Broken);
+        let missing = || Err(SpeechFault::Missing("there is no speech engine here".to_owned()));
+        for (named, mend) in [(false, "apt-get install espeak-ng"), (true, "latchkeyd config show")] {
+            assert_eq!(judge_spoken("engine", named, missing()).mend.as_deref(), Some(mend));
+        }
     }
 
     #[test]
