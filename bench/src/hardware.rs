@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use actors::store::GrantRow;
 use anyhow::Context;
 use config::{Places, Settings};
-use handlers::camera::Frame;
+use handlers::camera::{Bare, Frame};
 use handlers::{Camera, CameraSetup, Sign, SimulatedCamera, SimulatedSign, SystemClock};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -116,19 +116,19 @@ async fn bare_camera(camera: &Camera, sign: &Sign, figures: &mut Figures) -> any
     for _ in 0..COLD {
         let lit = sign.light().await?;
         let began = Instant::now();
-        let mut stream = camera.bare(&lit)?;
-        frame(&mut *stream)?;
+        let mut stream = camera.bare(lit)?;
+        frame(&mut stream)?;
         figures.bare_cold_ms.push(ms(began));
         for _ in 0..2 {
             let began = Instant::now();
-            frame(&mut *stream)?;
+            frame(&mut stream)?;
             figures.bare_warm_ms.push(ms(began));
         }
     }
     Ok(())
 }
 
-fn frame(stream: &mut dyn handlers::camera::Stream) -> anyhow::Result<Frame> {
+fn frame(stream: &mut Bare) -> anyhow::Result<Frame> {
     stream.next(FRAME_MAX)?.context("the camera sends no frame")
 }
 

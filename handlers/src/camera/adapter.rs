@@ -5,17 +5,15 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::bus::{About, Agreed, Bus, Feed, Node, NodeId, Place, Size};
+use super::bus::{About, Agreed, Bus, Feed, Mode, Node, NodeId, Place, Size};
 use super::frame::{Frame, PixelFormat};
 use super::mode::ranked;
+use super::mute::Mute;
 use super::{CameraChoice, CameraFault, FoundCamera, Post, Source, Stream};
-use crate::clock::{BootTime, Clock as _, SystemClock};
-
-/// A stream that was waited for as long as this without a frame has a mode that is not tried first again.
-const MUTE_AFTER: Duration = Duration::from_millis(1500);
+use crate::clock::{Clock as _, SystemClock};
 
 /// The cameras of a bus, as one source.
 pub(super) struct Adapter<B> {
@@ -25,11 +23,8 @@ pub(super) struct Adapter<B> {
     simulated: bool,
     post: Arc<Post>,
     /// Modes that sent nothing.
-    mute: Mute,
+    mute: Arc<Mute>,
 }
-
-/// A code and a size.
-type Mute = Arc<Mutex<Vec<([u8; 4], Size)>>>;
 
 impl<B: Bus> Adapter<B> {
     pub(super) fn new(bus: Arc<B>, choice: CameraChoice, wanted: Size, simulated: bool, post: Arc<Post>) -> Self {
@@ -81,8 +76,8 @@ impl<B: Bus> Adapter<B> {
     }
 
     /// Sets the best mode that the node agrees to. It may answer with another size, format and row length than asked; those count.
-    fn set_mode(&self, node: &mut dyn Node) -> Result<(Agreed, PixelFormat), CameraFault> {
-        let mute = self.mute.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    fn set_mode(&self, node: &mut dyn Node) -> Result<(Mode, Agreed, PixelFormat), CameraFault> {
+        let mute = self.mute.known(SystemClock.boot());
         let (modes, offered) = ranked(node, self.wanted, &mute).map_err(|error| fault("list formats", &error))?;
         let mut refused = None;
         for mode in modes {
@@ -90,7 +85,7 @@ impl<B: Bus> Adapter<B> {
                 Ok(agreed) => {
                     if let Some(format) = agreed.format() {
                         tracing::debug!(?format, ?agreed, interval = ?mode.interval, "camera mode");
-                        return Ok((agreed, format));
+                        return Ok((mode, agreed, format));
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
@@ -155,26 +150,25 @@ impl<B: Bus> Source for Adapter<B> {
 
     fn open(&self) -> Result<Box<dyn Stream>, CameraFault> {
         let (path, mut node) = self.chosen()?;
-        let (agreed, format) = self.set_mode(&mut *node)?;
+        let (mode, agreed, format) = self.set_mode(&mut *node)?;
         let id = node.id();
         let feed = node.start().map_err(|error| fault("start", &error))?;
         let bus = Arc::clone(&self.bus);
         let chosen: Box<dyn Fn() -> bool> = Box::new(move || bus.node_at(&path) == Some(id));
         let mute = Arc::clone(&self.mute);
-        Ok(Box::new(Running { feed, agreed, format, chosen, mute, opened: SystemClock.boot(), fruitful: false }))
+        Ok(Box::new(Running { feed, mode, agreed, format, chosen, mute }))
     }
 }
 
 struct Running {
     feed: Box<dyn Feed>,
+    /// What was asked for.
+    mode: Mode,
     agreed: Agreed,
     format: PixelFormat,
     /// Whether the name still leads to what was opened.
     chosen: Box<dyn Fn() -> bool>,
-    mute: Mute,
-    opened: BootTime,
-    /// Whether a frame or an error has come.
-    fruitful: bool,
+    mute: Arc<Mute>,
 }
 
 impl Stream for Running {
@@ -184,8 +178,11 @@ impl Stream for Running {
             Ok(true) => self.feed.take().map_err(|error| fault("read", &error)),
             Err(error) => Err(fault("wait", &error)),
         };
-        self.fruitful |= !matches!(taken, Ok(None));
-        Ok(taken?.map(|taken| Frame {
+        let taken = taken?;
+        if taken.is_some() {
+            self.mute.forget(self.mode);
+        }
+        Ok(taken.map(|taken| Frame {
             format: self.format,
             width: self.agreed.size.width,
             height: self.agreed.size.height,
@@ -198,17 +195,9 @@ impl Stream for Running {
     fn is_chosen(&self) -> bool {
         (self.chosen)()
     }
-}
 
-impl Drop for Running {
-    fn drop(&mut self) {
-        let mut mute = self.mute.lock().unwrap_or_else(PoisonError::into_inner);
-        let mode = (self.agreed.code, self.agreed.size);
-        if self.fruitful {
-            mute.retain(|known| *known != mode);
-        } else if SystemClock.boot().since(self.opened) >= MUTE_AFTER && !mute.contains(&mode) {
-            mute.push(mode);
-        }
+    fn gave_nothing(&self) {
+        self.mute.add(self.mode, SystemClock.boot());
     }
 }
 

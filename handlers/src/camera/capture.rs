@@ -120,7 +120,12 @@ fn attempt(source: &dyn Source, watch: &Watch) -> Result<Whole, Ended> {
                     return chosen(&*stream, settled);
                 }
             }
-            None if settling.waited_enough() => return chosen(&*stream, settling.give_up()?),
+            None if settling.waited_enough() => {
+                if settling.is_silent() {
+                    stream.gave_nothing();
+                }
+                return chosen(&*stream, settling.give_up()?);
+            }
             None => {}
         }
     }
@@ -180,6 +185,11 @@ impl Settling {
     fn waited_enough(&self) -> bool {
         let wait = if self.best.is_some() { self.limits.stall } else { self.limits.first_frame };
         now().since(self.last.max(self.opened)) >= wait
+    }
+
+    /// Whether not even a broken frame has come.
+    const fn is_silent(&self) -> bool {
+        self.best.is_none() && self.broken.is_none()
     }
 
     /// The picture there is, or why there is none.

@@ -23,11 +23,13 @@ use crate::picture::Bound;
 use crate::sign::Lit;
 
 mod adapter;
+mod bare;
 mod bus;
 mod capture;
 mod device;
 mod frame;
 mod mode;
+mod mute;
 mod simulated;
 #[cfg(test)]
 mod soak;
@@ -37,6 +39,7 @@ mod video4linux;
 #[cfg(test)]
 mod vivid;
 
+pub use bare::Bare;
 pub use frame::{Frame, PixelFormat};
 pub use simulated::{BusyAt, CameraCounts, CameraEvent, CameraTrouble, SimulatedCamera};
 
@@ -159,6 +162,8 @@ pub trait Stream {
     fn is_chosen(&self) -> bool {
         true
     }
+    /// It was waited for as long as the coldest camera may take, and nothing came. Not called when the capture ended for another reason.
+    fn gave_nothing(&self) {}
 }
 
 /// Why there is no picture. Each is told apart in words.
@@ -255,15 +260,16 @@ impl Camera {
     }
 
     /// The camera's frames as it sends them, without a picture made of them: what the benchmark holds a snapshot against. Blocks; under a lit sign,
-    /// like any capture, and the caller keeps the sign lit until the stream is dropped.
+    /// like any capture: the stream holds it, and the camera's one place, until it is dropped.
     ///
     /// # Errors
     /// As `camera.snapshot`.
-    pub fn bare(&self, lit: &Lit) -> Result<Box<dyn Stream>, Fault> {
-        match self.refusal(lit) {
-            Some(refusal) => Err(refusal),
-            None => self.source.open().map_err(|fault| fault_of(Ended::Camera(fault))),
+    pub fn bare(&self, lit: Lit) -> Result<Bare, Fault> {
+        if let Some(refusal) = self.refusal(&lit) {
+            return Err(refusal);
         }
+        let seat = Seat::take(self.source.post()).ok_or_else(hangs)?;
+        Bare::open(&*self.source, self.limits.slice, seat, lit)
     }
 
     /// What people call the camera.

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::super::bus::{Mode, NEEDED, Sizes, Taken};
@@ -312,14 +313,111 @@ fn a_mode_that_sent_nothing_is_not_the_first_choice_of_the_next_capture() {
     let camera = SimulatedCamera::new();
     camera.trouble(Some(CameraTrouble::Silent));
     let source = simulated(&camera);
-    let mut stream = source.open().unwrap();
-    let began = SystemClock.boot();
-    while SystemClock.boot().since(began) <= MUTE_AFTER {
-        assert!(stream.next(Duration::from_millis(200)).unwrap().is_none());
-    }
-    drop(stream);
-    assert_eq!(source.mute.lock().unwrap().len(), 1);
+    assert_eq!(picture(&source), Err("the camera is silent: it sends no pictures".to_owned()));
+    let mute = || source.mute.known(SystemClock.boot()).len();
+    assert_eq!(mute(), 1, "it was waited for long enough");
     camera.trouble(None);
     picture(&source).unwrap();
-    assert!(source.mute.lock().unwrap().is_empty(), "a frame makes up for it");
+    assert_eq!(mute(), 0, "a frame makes up for it");
+}
+
+#[test]
+fn a_capture_that_was_stopped_or_lost_its_sign_says_nothing_about_the_mode() {
+    let camera = SimulatedCamera::new();
+    camera.trouble(Some(CameraTrouble::Silent));
+    let patient = CaptureLimits { whole: Duration::from_secs(8), first_frame: Duration::from_secs(4), ..LIMITS };
+    for by_sign in [false, true] {
+        let source = simulated(&camera);
+        let (stop, lost) = (CancellationToken::new(), CancellationToken::new());
+        let end = if by_sign { lost.clone() } else { stop.clone() };
+        let (_running, over) = std::sync::mpsc::sync_channel::<()>(1);
+        let ender = std::thread::spawn(move || {
+            // Long enough for a warm camera, and not for a cold one.
+            let _ = over.recv_timeout(Duration::from_millis(1600));
+            end.cancel();
+        });
+        let ended = shoot(&source, &Watch::begin(patient, stop, lost), usize::MAX, CameraSetup::default().bound());
+        assert!(matches!(ended, Err(Ended::Stopped)), "by the sign: {by_sign}");
+        ender.join().unwrap();
+        assert_eq!(source.mute.known(SystemClock.boot()), [], "by the sign: {by_sign}");
+    }
+}
+
+/// A camera that lists no sizes, agrees to one of its own, and sends nothing in its first format.
+struct Stubborn {
+    asked: Arc<Mutex<Vec<[u8; 4]>>>,
+}
+
+/// Its node, and what it was set to.
+struct StubbornNode {
+    asked: Arc<Mutex<Vec<[u8; 4]>>>,
+    speaks: bool,
+}
+
+impl Bus for Stubborn {
+    fn paths(&self, place: Place) -> Vec<PathBuf> {
+        if place == Place::Number { vec![PathBuf::from("/dev/video0")] } else { Vec::new() }
+    }
+
+    fn node_at(&self, _path: &Path) -> Option<NodeId> {
+        Some(NodeId(1))
+    }
+
+    fn open(&self, _path: &Path) -> io::Result<Box<dyn Node>> {
+        Ok(Box::new(StubbornNode { asked: Arc::clone(&self.asked), speaks: false }))
+    }
+}
+
+impl Node for StubbornNode {
+    fn id(&self) -> NodeId {
+        NodeId(1)
+    }
+
+    fn about(&self) -> io::Result<About> {
+        Ok(About { capabilities: NEEDED, card: "Stubborn".to_owned() })
+    }
+
+    fn formats(&self) -> io::Result<Vec<[u8; 4]>> {
+        Ok(vec![*b"MJPG", *b"GREY"])
+    }
+
+    fn sizes(&self, _code: [u8; 4]) -> io::Result<Vec<Sizes>> {
+        Ok(Vec::new())
+    }
+
+    fn interval(&self, _code: [u8; 4], _size: Size) -> Option<Duration> {
+        None
+    }
+
+    fn set(&mut self, mode: Mode) -> io::Result<Agreed> {
+        self.asked.lock().unwrap().push(mode.code);
+        self.speaks = mode.code == *b"GREY";
+        Ok(Agreed { code: mode.code, size: Size { width: 64, height: 48 }, stride: 0 })
+    }
+
+    fn start(self: Box<Self>) -> io::Result<Box<dyn Feed>> {
+        Ok(self)
+    }
+}
+
+impl Feed for StubbornNode {
+    fn wait(&self, wait: Duration) -> io::Result<bool> {
+        if !self.speaks {
+            std::thread::park_timeout(wait);
+        }
+        Ok(self.speaks)
+    }
+
+    fn take(&mut self) -> io::Result<Option<Taken>> {
+        Ok(Some(Taken { bytes: vec![90; 64 * 48], damaged: false }))
+    }
+}
+
+#[test]
+fn a_silent_mode_of_a_camera_that_adjusts_sizes_is_known_by_what_was_asked() {
+    let asked: Arc<Mutex<Vec<[u8; 4]>>> = Arc::default();
+    let source = adapter(&Arc::new(Stubborn { asked: Arc::clone(&asked) }), CameraChoice::First);
+    picture(&source).unwrap();
+    picture(&source).unwrap();
+    assert_eq!(*asked.lock().unwrap(), [*b"MJPG", *b"GREY", *b"GREY"], "the silent one is tried once");
 }

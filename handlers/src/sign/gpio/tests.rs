@@ -27,6 +27,8 @@ struct Wires {
     stuck: AtomicBool,
     /// How many lines were ever taken.
     taken: AtomicUsize,
+    /// How often a line was read.
+    reads: AtomicUsize,
 }
 
 impl Fake {
@@ -106,6 +108,7 @@ impl HeldLine for FakeLine {
     }
 
     fn lit(&self) -> Result<bool, GpioFault> {
+        self.fake.0.reads.fetch_add(1, Ordering::Relaxed);
         self.with(|high| *high != self.low)
     }
 }
@@ -146,6 +149,22 @@ async fn a_line_is_taken_lit_read_back_darkened_and_kept() {
         drop(sign);
         assert_eq!(fake.wires(), [], "and is given back at the end");
     }
+}
+
+#[tokio::test]
+async fn whether_a_held_line_is_ready_is_told_without_reading_it() {
+    let fake = Fake::with(&[BOARD]);
+    let sign = sign(&fake, "pinctrl-board/1");
+    sign.light().await.unwrap();
+    let reads = || fake.0.reads.load(Ordering::Relaxed);
+    let before = reads();
+    sign.ready().unwrap();
+    assert_eq!(reads(), before);
+    sign.check().await.unwrap();
+    assert_eq!(reads(), before + 1, "a check reads it");
+    fake.unplug("gpiochip0");
+    sign.check().await.unwrap_err();
+    sign.ready().unwrap_err();
 }
 
 #[tokio::test]
