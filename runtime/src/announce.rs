@@ -244,7 +244,12 @@ mod tests {
         while terminal.texts.try_send(Told::Text("after\n".to_owned())).is_err() {
             std::thread::yield_now();
         }
-        terminal.finish();
+        // As `finish`, which does not try again: the queue may be full to its last place.
+        let (last, done) = sync_channel(1);
+        while terminal.texts.try_send(Told::Last(last.clone())).is_err() {
+            std::thread::yield_now();
+        }
+        done.recv_timeout(Duration::from_secs(10)).unwrap();
         let lines = lines(&written);
         assert!(lines.iter().any(|line| line.contains("lines were left out")), "{lines:?}");
         assert_eq!((lines.first().unwrap().as_str(), lines.last().unwrap().as_str()), ("0", "after"));

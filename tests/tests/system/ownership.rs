@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use wire::{ErrorCode, OwnerRequest, Registration};
 
 /// What the device declares, and a call of each that fits its bounds.
-fn calls() -> [(&'static str, Value); 5] {
+fn calls() -> [(&'static str, Value); 6] {
     let pixel = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
     [
         ("device.health", json!({})),
@@ -19,6 +19,7 @@ fn calls() -> [(&'static str, Value); 5] {
         ("microphone.listen", json!({ "seconds": 1 })),
         ("display.text", text("hello")),
         ("display.image", json!({ "mime": "image/png", "data": pixel })),
+        ("speaker.say", text("hello")),
     ]
 }
 
@@ -26,6 +27,7 @@ fn calls() -> [(&'static str, Value); 5] {
 fn after_pairing_everything_but_health_is_denied_until_the_keeper_turns_it_on() {
     let room = Room::new();
     let device = Inside::new(&room);
+    device.simulation.speaker.at_once(true);
     let (owner, line, keeper) = (Agent::default(), device.line(), device.keeper());
     owner.settle(&line, &keeper, &[]);
     let registered = owner.ask(&line, fresh_id(), &OwnerRequest::Registration).value();
