@@ -18,8 +18,9 @@ set -euo pipefail
 PATH=$PATH:/usr/sbin:/sbin
 
 CACHE=${LATCHKEY_VM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/latchkey-vm}
-# The only parts of the module tree that a camera, an LED and their kind need, so that the cache stays near 120 MB.
-KEPT_MODULES='kernel/drivers/media kernel/drivers/input kernel/drivers/leds kernel/drivers/video kernel/drivers/gpio kernel/sound kernel/lib'
+# The only parts of the module tree that a camera, an LED and their kind need, so that the cache stays near 130 MB.
+KEPT_MODULES='kernel/drivers/media kernel/drivers/input kernel/drivers/leds kernel/drivers/video kernel/drivers/gpio kernel/drivers/hid '\
+'kernel/drivers/usb/core kernel/drivers/usb/common kernel/drivers/usb/usbip kernel/sound kernel/lib'
 WAIT_FOR_OTHERS_S=600 # another run may be fetching the kernel over a slow line
 
 note() { printf 'vm: %s\n' "$*" >&2; }
@@ -124,6 +125,7 @@ unpack_package() { # from download/*.deb: boot/ and the kept modules, in one ste
   KERNEL_VERSION=$(basename new/boot/vmlinuz-*) KERNEL_VERSION=${KERNEL_VERSION#vmlinuz-}
   depmod -b new "$KERNEL_VERSION" 2>/dev/null
   bare_kernel "new/boot/vmlinuz-$KERNEL_VERSION" new/vmlinux
+  echo "$KEPT_MODULES" >new/kept
   rm -rf kernel && mv new kernel
   rm -rf download
 }
@@ -150,7 +152,8 @@ cd_back=$PWD
 cd "$CACHE"
 exec 9>lock
 flock -w "$WAIT_FOR_OTHERS_S" 9 || cannot "another run holds $CACHE/lock"
-if [ ! -e kernel/vmlinux ]; then
+# What an earlier version of this script kept may lack a module that this one needs.
+if [ ! -e kernel/vmlinux ] || [ "$(cat kernel/kept 2>/dev/null)" != "$KEPT_MODULES" ]; then
   [ -e download/complete ] || fetch_package
   unpack_package
 fi
