@@ -38,6 +38,8 @@ mod tests;
 mod video4linux;
 #[cfg(test)]
 mod vivid;
+#[cfg(test)]
+mod webcam;
 
 pub use bare::Bare;
 pub use frame::{Frame, PixelFormat};

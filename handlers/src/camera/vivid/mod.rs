@@ -44,7 +44,7 @@ const BLUE: (i64, [u8; 3]) = (9, [0, 0, 255]);
 /// How far a channel may be off: colour spaces and JPEG round, by a few steps each.
 const TOLERANCE: u8 = 40;
 /// The smallest picture of the webcams.
-const SMALL: Size = Size { width: 320, height: 180 };
+pub(super) const SMALL: Size = Size { width: 320, height: 180 };
 /// Long enough for anything of the emulated machine.
 const SOON: Duration = Duration::from_secs(20);
 
@@ -65,7 +65,7 @@ fn adapter<B: Bus>(bus: B, choice: CameraChoice, wanted: Size) -> Adapter<B> {
     Adapter::new(Arc::new(bus), choice, wanted, false, Arc::default())
 }
 
-fn named(name: &str) -> Real {
+pub(super) fn named(name: &str) -> Real {
     adapter(Video4Linux, CameraChoice::Named(name.to_owned()), SMALL)
 }
 
@@ -73,13 +73,13 @@ fn source() -> Real {
     named(NODE)
 }
 
-fn picture(source: &dyn Source) -> Result<Vec<u8>, CameraFault> {
+pub(super) fn picture(source: &dyn Source) -> Result<Vec<u8>, CameraFault> {
     // The machine is emulated, some ten times slower than a real one.
     let [whole, first_frame, settle] = [40, 10, 1].map(Duration::from_secs);
     picture_within(source, CaptureLimits { whole, first_frame, settle, ..CaptureLimits::default() })
 }
 
-fn picture_within(source: &dyn Source, limits: CaptureLimits) -> Result<Vec<u8>, CameraFault> {
+pub(super) fn picture_within(source: &dyn Source, limits: CaptureLimits) -> Result<Vec<u8>, CameraFault> {
     let watch = Watch::begin(limits, CancellationToken::new(), CancellationToken::new());
     match shoot(source, &watch, MEDIA_BYTES_MAX, CameraSetup::default().bound()) {
         Ok(file) => Ok(file),
@@ -90,7 +90,7 @@ fn picture_within(source: &dyn Source, limits: CaptureLimits) -> Result<Vec<u8>,
 
 /// Whether a picture has that size and, in its middle and near all four corners, that colour; says where not. The driver leaves the last
 /// column empty where the width is odd.
-fn shows(file: &[u8], size: Size, wanted: [u8; 3]) -> bool {
+pub(super) fn shows(file: &[u8], size: Size, wanted: [u8; 3]) -> bool {
     let (rgb, width, height) = jpeg::to_rgb(file).unwrap();
     assert_eq!((width, height), (size.width, size.height));
     let (right, bottom) = ((width & !1) - 1, height - 1);
@@ -106,13 +106,13 @@ fn shows(file: &[u8], size: Size, wanted: [u8; 3]) -> bool {
 }
 
 /// How many descriptors of this process lead to a camera.
-fn handles() -> usize {
+pub(super) fn handles() -> usize {
     let open = fs::read_dir("/proc/self/fd").unwrap();
     let camera = |path: &Path| path.to_string_lossy().starts_with("/dev/video");
     open.filter(|entry| fs::read_link(entry.as_ref().unwrap().path()).is_ok_and(|path| camera(&path))).count()
 }
 
-fn wait_until(what: &str, done: impl Fn() -> bool) {
+pub(super) fn wait_until(what: &str, done: impl Fn() -> bool) {
     let began = Instant::now();
     while !done() {
         assert!(began.elapsed() < SOON, "{what}");

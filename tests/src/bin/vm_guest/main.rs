@@ -18,6 +18,7 @@ mod picture;
 mod plug;
 mod programs;
 mod soak;
+mod webcam;
 
 use std::{fs, path::Path, process::ExitCode, time::Duration};
 
@@ -58,7 +59,7 @@ fn run() -> Result<()> {
     let name = led.name().to_owned();
     said(&format!("an LED is at /sys/class/leds/{name}"));
 
-    let device = Device::furnish(Path::new(FOLDER), &settings(&name))?;
+    let device = Device::furnish(Path::new(FOLDER), &settings(&name, CAMERA))?;
     device.latchkeyd(&["config", "check"])?.done("the settings are accepted")?;
     let mut daemon = device.start()?;
     let outcome = story(&device, &mut daemon, &kernel, led);
@@ -75,12 +76,14 @@ fn story(device: &Device, daemon: &mut Daemon, kernel: &Kernel, led: Led) -> Res
     without_a_grant(device, &led)?;
     device.latchkeyd(&["grant", "camera"])?.done("the keeper grants the camera")?;
     let first = Colour::at_random(None)?;
-    for colour in [first, Colour::at_random(Some(first))?] {
+    let second = Colour::at_random(Some(first))?;
+    for colour in [first, second] {
         picture_of(device, kernel, &led, colour)?;
     }
     records(device)?;
     plug::pulled_out(device, daemon, kernel, &led)?;
     picture_of(device, kernel, &led, first)?;
+    webcam::by_its_name(device, daemon, kernel, &led, [first, second])?;
     soak::snapshots(device, daemon)?;
     without_a_sign(device, led)?;
     daemon.stop()?;
@@ -88,10 +91,10 @@ fn story(device: &Device, daemon: &mut Daemon, kernel: &Kernel, led: Led) -> Res
     device.latchkeyd(&["receipts", "--verify"])?.done("the records hold, read without the device running")
 }
 
-fn settings(led: &str) -> String {
+fn settings(led: &str, camera: &str) -> String {
     format!(
         "device.name = \"{DEVICE}\"\nlink.direct.listen = \"127.0.0.1:0\"\nkeeper.listen = \"127.0.0.1:0\"\n\
-         camera.device = \"{CAMERA}\"\ncamera.size = \"{SIZE}\"\nsign.led = \"{led}\"\n"
+         camera.device = \"{camera}\"\ncamera.size = \"{SIZE}\"\nsign.led = \"{led}\"\n"
     )
 }
 

@@ -21,3 +21,26 @@ pub(crate) fn middle(jpeg: &[u8]) -> Result<[u8; 3]> {
     ensure!(count > 0, "the picture has no middle");
     Ok(sums.map(|sum| u8::try_from(sum / count).unwrap_or(u8::MAX)))
 }
+
+/// The file without its Huffman tables, as many webcams send it; nothing where it is no JPEG file.
+pub(crate) fn without_tables(jpeg: &[u8]) -> Option<Vec<u8>> {
+    const START: [u8; 2] = [0xff, 0xd8];
+    const TABLES: u8 = 0xc4;
+    const SCAN: u8 = 0xda;
+    let mut rest = jpeg.strip_prefix(&START)?;
+    let mut bare = START.to_vec();
+    while let [0xff, marker, high, low, ..] = rest {
+        let length = 2 + usize::from(u16::from_be_bytes([*high, *low]));
+        let part = rest.get(..length)?;
+        match *marker {
+            TABLES => {}
+            SCAN => {
+                bare.extend(rest);
+                return Some(bare);
+            }
+            _ => bare.extend(part),
+        }
+        rest = rest.get(length..)?;
+    }
+    None
+}

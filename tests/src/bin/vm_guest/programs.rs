@@ -46,6 +46,12 @@ impl Device {
         Ok(Self { folder: folder.to_owned(), outputs: AtomicUsize::new(0) })
     }
 
+    /// Writes other settings over the ones it has, and has the running device read them.
+    pub(crate) fn change_settings(&self, settings: &str) -> Result<()> {
+        fs::write(self.file("config/latchkey.toml"), settings)?;
+        self.latchkeyd(&["reload"])?.done("the device reads its settings anew")
+    }
+
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
