@@ -18,8 +18,7 @@ test: ## everything CI runs: format, lints, build, all tests, the camera in a vi
 
 test-vm: ## only the virtual machine: real cameras, a real LED and real sound cards, with their faults
 	@scripts/setup.sh test
-	@cargo build --locked -p latchkey-runtime -p latchkey-controller -p latchkey-examples -p latchkey-tests --bins
-	@cargo test --locked -q -p latchkey-handlers --lib --no-run
+	@cargo build --locked --workspace --all-targets # as `make test` builds, so that neither rebuilds what the other built
 	@scripts/test-vm.sh
 
 bench: ## the figures: signed calls against bare crypto and a bare server

@@ -2,15 +2,19 @@
 //!
 //! Lit by writing the LED's full brightness, after its trigger was set to none so that the kernel does not blink it; confirmed by
 //! reading both back. It is found anew by its name each time, so one that is pulled out and plugged in again is the sign again, and no
-//! other takes its place.
+//! other takes its place: the kernel deals the names of USB lights anew, so that a name is held against the light that had it first. Two
+//! lights of one model without serial numbers are the same to it, as they are to the kernel.
 
+use std::fmt;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
 use config::SignCarrier;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
+use wire::text::visible;
 
 use super::{SignBackend, SignFault};
 
@@ -18,6 +22,10 @@ use super::{SignBackend, SignFault};
 pub const LEDS: &str = "/sys/class/leds";
 /// The kernel's files here hold one number or one page of words.
 const FILE_BYTES_MAX: usize = 16 * 1024;
+
+/// What the kernel tells of the device behind an LED that stays the same wherever and whenever it is plugged in: USB and HID devices,
+/// input devices, and what the board's description names. Its port and its number do not count.
+const LASTING: [&str; 8] = ["HID_ID", "HID_NAME", "HID_UNIQ", "PRODUCT", "NAME", "UNIQ", "OF_FULLNAME", "MODALIAS"];
 
 /// An LED that is there.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,7 +43,7 @@ pub fn leds(root: &Path) -> Vec<FoundLed> {
     names.sort();
     let found = names.into_iter().filter_map(|name| {
         let led = LedSign::new(root, &name).ok()?;
-        let problem = led.usable().err().map(|error| explain(&error));
+        let problem = led.usable().err().map(|fault| fault.to_string());
         Some(FoundLed { name, problem })
     });
     found.collect()
@@ -46,6 +54,55 @@ pub fn leds(root: &Path) -> Vec<FoundLed> {
 pub struct LedSign {
     folder: PathBuf,
     name: String,
+    /// The device that this LED belonged to when something was first told of it.
+    first: Arc<OnceLock<Bearer>>,
+}
+
+/// The device that an LED belongs to: lines such as `HID_UNIQ=0042`. No line for an LED that the kernel tells nothing of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Bearer(Vec<String>);
+
+impl Bearer {
+    fn of_uevent(text: &str) -> Self {
+        let lasting = |line: &&str| line.split_once('=').is_some_and(|(key, _)| LASTING.contains(&key));
+        Self(text.lines().filter(lasting).map(str::to_owned).collect())
+    }
+
+    fn told(&self, keys: &[&str]) -> Option<&str> {
+        let fields = self.0.iter().filter_map(|line| line.split_once('='));
+        let mut values = fields.filter(|(key, _)| keys.contains(key)).map(|(_, value)| value.trim_matches('"'));
+        values.find(|value| !value.is_empty())
+    }
+}
+
+impl fmt::Display for Bearer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.told(&["HID_NAME", "NAME", "OF_FULLNAME"]).unwrap_or("a device without a name");
+        f.write_str(&visible(name))?;
+        match self.told(&["HID_UNIQ", "UNIQ"]) {
+            Some(serial) => write!(f, ", serial number {}", visible(serial)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Why an LED did not do what it was told.
+#[derive(Debug, thiserror::Error)]
+enum LedFault {
+    #[error("{}", explain(.0))]
+    Kernel(#[from] io::Error),
+    #[error("another light has its name now: {0}; if that one is to be the sign, restart latchkeyd")]
+    Another(Bearer),
+}
+
+impl LedFault {
+    /// Whether the LED that is meant is not there.
+    fn absent(&self) -> bool {
+        match self {
+            Self::Kernel(error) => absent(error),
+            Self::Another(_) => true,
+        }
+    }
 }
 
 impl LedSign {
@@ -60,7 +117,7 @@ impl LedSign {
                 reason: format!("that is not a name under {LEDS}"),
             });
         }
-        Ok(Self { folder: root.into().join(name), name: name.to_owned() })
+        Ok(Self { folder: root.into().join(name), name: name.to_owned(), first: Arc::default() })
     }
 
     fn read(&self, file: &str) -> io::Result<String> {
@@ -89,10 +146,28 @@ impl LedSign {
         }
     }
 
-    /// Whether it could be lit; changes nothing.
-    fn usable(&self) -> io::Result<()> {
+    /// That the LED of this name is still the one that it was first.
+    fn same(&self) -> Result<(), LedFault> {
+        let told = match self.read("device/uevent") {
+            Ok(text) => text,
+            // Some LEDs have no device behind them; one that is gone as a whole is told by who reads or writes it next.
+            Err(error) if absent(&error) => String::new(),
+            Err(error) => return Err(error.into()),
+        };
         self.full()?;
-        writable(&self.folder.join("brightness"))
+        let now = Bearer::of_uevent(&told);
+        let same = match self.first.get() {
+            Some(first) => *first == now,
+            // Without a word there is nothing to hold it against.
+            None => now.0.is_empty() || *self.first.get_or_init(|| now.clone()) == now,
+        };
+        if same { Ok(()) } else { Err(LedFault::Another(now)) }
+    }
+
+    /// Whether it could be lit; changes nothing.
+    fn usable(&self) -> Result<(), LedFault> {
+        self.same()?;
+        Ok(writable(&self.folder.join("brightness"))?)
     }
 
     /// Takes the LED from whatever the kernel shows with it. LEDs without triggers have no such file.
@@ -105,44 +180,48 @@ impl LedSign {
         }
     }
 
-    fn read_back(&self) -> io::Result<()> {
+    fn read_back(&self) -> Result<(), LedFault> {
         let (full, now) = (self.full()?, self.read_number("brightness")?);
         if now != full {
-            return Err(io::Error::other(format!("its brightness reads {now} instead of {full}")));
+            return Err(io::Error::other(format!("its brightness reads {now} instead of {full}")).into());
         }
         match self.read("trigger") {
-            Ok(triggers) if !free_of_trigger(&triggers) => Err(io::Error::other("a trigger of the kernel drives it")),
-            Ok(_) => Ok(()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            Err(error) => Err(error),
+            Ok(triggers) if !free_of_trigger(&triggers) => {
+                Err(io::Error::other("a trigger of the kernel drives it").into())
+            }
+            Ok(_) => self.same(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => self.same(),
+            Err(error) => Err(error.into()),
         }
     }
 
-    fn light_now(&self) -> io::Result<()> {
+    fn light_now(&self) -> Result<(), LedFault> {
+        self.same()?;
         self.take_from_trigger()?;
         self.write("brightness", &self.full()?.to_string())?;
         self.read_back()
     }
 
-    fn dark_now(&self) -> io::Result<()> {
+    fn dark_now(&self) -> Result<(), LedFault> {
+        self.same()?;
         self.write("brightness", "0")?;
         match self.read_number("brightness")? {
             0 => Ok(()),
-            now => Err(io::Error::other(format!("its brightness still reads {now}"))),
+            now => Err(io::Error::other(format!("its brightness still reads {now}")).into()),
         }
     }
 
     /// Runs `work` where it may block: some LEDs hang on a slow bus.
-    fn apart(&self, work: fn(&Self) -> io::Result<()>) -> BoxFuture<'static, Result<(), SignFault>> {
+    fn apart(&self, work: fn(&Self) -> Result<(), LedFault>) -> BoxFuture<'static, Result<(), SignFault>> {
         let led = self.clone();
         let sign = self.name();
         async move {
             let done = tokio::task::spawn_blocking(move || work(&led)).await;
             match done {
                 Ok(Ok(())) => Ok(()),
-                Ok(Err(error)) => {
-                    let reason = explain(&error);
-                    Err(if absent(&error) {
+                Ok(Err(fault)) => {
+                    let reason = fault.to_string();
+                    Err(if fault.absent() {
                         SignFault::NotReady { sign, reason }
                     } else {
                         SignFault::Unconfirmed { sign, reason }
@@ -199,7 +278,7 @@ impl SignBackend for LedSign {
     }
 
     fn ready(&self) -> Result<(), SignFault> {
-        self.usable().map_err(|error| SignFault::NotReady { sign: self.name(), reason: explain(&error) })
+        self.usable().map_err(|fault| SignFault::NotReady { sign: self.name(), reason: fault.to_string() })
     }
 
     fn dark(&self) -> BoxFuture<'static, Result<(), SignFault>> {

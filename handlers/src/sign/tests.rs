@@ -332,6 +332,55 @@ async fn an_led_that_vanishes_and_returns_is_the_sign_again_without_a_restart_an
     tending.await.unwrap();
 }
 
+/// The LED that `led` makes, as one of a USB light.
+fn led_of(root: &Path, name: &str, uevent: &str) {
+    led(root, name);
+    fs::create_dir(root.join(name).join("device")).unwrap();
+    fs::write(root.join(name).join("device/uevent"), uevent).unwrap();
+}
+
+#[tokio::test]
+async fn another_light_under_the_same_name_is_not_the_sign_and_is_not_touched() {
+    let first = "DRIVER=hid-led\nHID_ID=0003:00001294:00001320\nHID_NAME=Webmail Notifier\nHID_PHYS=usb-1/input0\nHID_UNIQ=41\n";
+    // The same light in another port, which is the control, and what is not that light.
+    let rows = [
+        (first.replace("usb-1", "usb-2"), None),
+        (first.replace("=41", "=42"), Some("Webmail Notifier, serial number 42")),
+        (first.replace("HID_UNIQ=41", "HID_UNIQ="), Some("Webmail Notifier")),
+        (first.replace("1320", "1321"), Some("Webmail Notifier, serial number 41")),
+        ("PRODUCT=3/46d/c31c/110\nNAME=\"A Keyboard\"\nUNIQ=\"\"\n".to_owned(), Some("A Keyboard")),
+        ("DRIVER=leds-gpio\n".to_owned(), Some("a device without a name")),
+    ];
+    for (then, another) in rows {
+        let root = tempfile::tempdir().unwrap();
+        let brightness = || fs::read_to_string(root.path().join("a/brightness")).unwrap();
+        led_of(root.path(), "a", first);
+        let sign = LedSign::new(root.path(), "a").unwrap();
+        sign.light().await.unwrap();
+        fs::remove_dir_all(root.path().join("a")).unwrap();
+        assert!(sign.ready().is_err());
+        led_of(root.path(), "a", &then);
+        let outcomes = [sign.ready(), sign.light().await, sign.check().await, sign.dark().await];
+        let Some(another) = another else {
+            assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
+            continue;
+        };
+        assert_eq!(brightness(), "0\n", "{then}");
+        for outcome in [0, 1, 3].map(|at: usize| outcomes[at].clone().unwrap_err()) {
+            assert!(matches!(outcome, SignFault::NotReady { .. }), "{outcome:?}");
+            let ends =
+                format!("another light has its name now: {another}; if that one is to be the sign, restart latchkeyd");
+            assert!(outcome.to_string().ends_with(&ends), "{outcome}");
+        }
+        fs::write(root.path().join("a/brightness"), "255").unwrap();
+        assert!(sign.check().await.is_err(), "lit by somebody else");
+        // The first one again.
+        fs::remove_dir_all(root.path().join("a")).unwrap();
+        led_of(root.path(), "a", first);
+        sign.light().await.unwrap();
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_must_work_is_needed_whatever_else_is_lit_and_what_need_not_is_lit_beside_it() {
     let lights: Vec<_> = (0..2).map(|_| SimulatedSign::new(|_| {})).collect();

@@ -18,7 +18,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use rustix::ioctl::{self, IntegerSetter, NoArg, Setter, opcode};
 
-const LEDS: &str = "/sys/class/leds";
+pub(crate) const LEDS: &str = "/sys/class/leds";
 /// From `linux/input-event-codes.h`: events of lights, and a light without a meaning of its own.
 const EV_LED: u16 = 0x11;
 const LED_MISC: u16 = 0x08;
@@ -156,7 +156,7 @@ fn appeared(before: &BTreeSet<String>) -> Result<String> {
     }
 }
 
-fn names() -> Result<BTreeSet<String>> {
+pub(crate) fn names() -> Result<BTreeSet<String>> {
     let entries = fs::read_dir(LEDS).context("reading /sys/class/leds")?;
     entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
 }

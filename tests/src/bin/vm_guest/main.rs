@@ -1,6 +1,6 @@
 //! The only program of the virtual machine that `scripts/test-vm.sh` starts: `latchkeyd` with a real V4L2 camera (the kernel's
 //! test driver vivid) and a real LED class device, and `latchkey` as its agent: from pairing to a picture of a known colour, in the order
-//! that the kernel saw, then with the camera pulled out, and with faults at random.
+//! that the kernel saw, then with the camera pulled out, and with faults at random; and once more with a USB light that comes and goes.
 //!
 //! It says each step in a line and ends with 1 at the first that fails, after the last words of the device. It relies on
 //! what scripts rely on (commands, exit codes, `--json`), and on the kernel; on no crate of ours. The machine emulates its
@@ -17,7 +17,9 @@ mod order;
 mod picture;
 mod plug;
 mod programs;
+mod replug;
 mod soak;
+mod usb_light;
 mod webcam;
 
 use std::{fs, path::Path, process::ExitCode, time::Duration};
@@ -88,12 +90,13 @@ fn story(device: &Device, daemon: &mut Daemon, kernel: &Kernel, led: Led) -> Res
     without_a_sign(device, led)?;
     daemon.stop()?;
     said("the device stops when told to");
-    device.latchkeyd(&["receipts", "--verify"])?.done("the records hold, read without the device running")
+    device.latchkeyd(&["receipts", "--verify"])?.done("the records hold, read without the device running")?;
+    replug::usb_light(device, daemon, kernel)
 }
 
 fn settings(led: &str, camera: &str) -> String {
     format!(
-        "device.name = \"{DEVICE}\"\nlink.direct.listen = \"127.0.0.1:0\"\nkeeper.listen = \"127.0.0.1:0\"\n\
+        "device.name = \"{DEVICE}\"\nlink.direct.listen = \"127.0.0.1:7601\"\nkeeper.listen = \"127.0.0.1:0\"\n\
          camera.device = \"{camera}\"\ncamera.size = \"{SIZE}\"\nsign.led = \"{led}\"\n"
     )
 }

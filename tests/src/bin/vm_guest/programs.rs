@@ -40,15 +40,21 @@ impl Device {
         for part in ["", "config", "config/handlers", "state", "agent", "outputs"] {
             DirBuilder::new().mode(0o700).recursive(true).create(folder.join(part))?;
         }
-        let mut file =
-            File::options().mode(0o600).write(true).create_new(true).open(folder.join("config/latchkey.toml"))?;
-        file.write_all(settings.as_bytes())?;
-        Ok(Self { folder: folder.to_owned(), outputs: AtomicUsize::new(0) })
+        let device = Self { folder: folder.to_owned(), outputs: AtomicUsize::new(0) };
+        device.settle(settings)?;
+        Ok(device)
+    }
+
+    /// Writes the settings file anew.
+    pub(crate) fn settle(&self, settings: &str) -> Result<()> {
+        let file = self.file("config/latchkey.toml");
+        let mut file = File::options().mode(0o600).write(true).create(true).truncate(true).open(file)?;
+        Ok(file.write_all(settings.as_bytes())?)
     }
 
     /// Writes other settings over the ones it has, and has the running device read them.
     pub(crate) fn change_settings(&self, settings: &str) -> Result<()> {
-        fs::write(self.file("config/latchkey.toml"), settings)?;
+        self.settle(settings)?;
         self.latchkeyd(&["reload"])?.done("the device reads its settings anew")
     }
 
