@@ -1,6 +1,7 @@
 //! The capture itself, in a thread of its own: open, skip frames until exposure has settled, give one picture, close.
 //!
-//! Called by the camera's handler, once for each picture; owns the stream until its end. Every wait has a deadline and hears `stop` and a lost sign. Any error drops the stream and makes a new one, as a stream is dead after
+//! Called by the camera's handler, once for each picture; owns the stream until its end. Every wait, and every step of looking at a frame and of making the
+//! picture, has a deadline and hears `stop` and a lost sign. Any error drops the stream and makes a new one, as a stream is dead after
 //! an error, until the attempts or the time are used up.
 
 use std::time::Duration;
@@ -10,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::frame::Whole;
 use super::{CameraFault, CaptureLimits, Source, Stream};
 use crate::clock::{BootTime, Clock as _, SystemClock};
-use crate::picture::Bound;
+use crate::picture::{Bound, TOO_LONG};
 
 /// So many frames are looked at before one counts: the first ones of a cold camera are dark, green or empty.
 const FRAMES_MIN: u32 = 4;
@@ -63,6 +64,16 @@ impl Watch {
         Ok(self.limits.whole.saturating_sub(now().since(self.started)))
     }
 
+    /// Whether the capture may go on.
+    fn goes_on(&self) -> bool {
+        self.left().is_ok_and(|left| !left.is_zero())
+    }
+
+    /// Whether the picture may still be made of what was captured.
+    fn may_make(&self) -> bool {
+        self.left().is_ok() && now().since(self.started) < self.limits.whole + self.limits.making
+    }
+
     /// Waits, but hears `stop` as soon as any other wait does.
     fn pause(&self, pause: Duration) -> Result<(), Ended> {
         let begun = now();
@@ -82,7 +93,7 @@ pub(super) fn shoot(source: &dyn Source, watch: &Watch, bytes_max: usize, larges
     let mut unplugged = false;
     loop {
         let fault = match attempt(source, watch) {
-            Ok(whole) => return Ok(whole.into_jpeg(bytes_max, largest)?),
+            Ok(whole) => return made(whole, watch, bytes_max, largest),
             Err(Ended::Stopped) => return Err(Ended::Stopped),
             Err(Ended::Camera(fault)) => fault,
         };
@@ -90,7 +101,7 @@ pub(super) fn shoot(source: &dyn Source, watch: &Watch, bytes_max: usize, larges
         tracing::debug!(camera = source.name(), attempts, %fault, "the camera gave no picture");
         let again = match &fault {
             // Nothing here mends these.
-            CameraFault::Busy | CameraFault::Forbidden(_) | CameraFault::Unusable(_) => false,
+            CameraFault::Busy | CameraFault::Slow | CameraFault::Forbidden(_) | CameraFault::Unusable(_) => false,
             // A camera that was pulled out under us is told apart from one that was never there.
             CameraFault::Missing(_) => unplugged,
             CameraFault::Unplugged | CameraFault::Silent | CameraFault::Broken(_) | CameraFault::Driver(_) => true,
@@ -102,6 +113,13 @@ pub(super) fn shoot(source: &dyn Source, watch: &Watch, bytes_max: usize, larges
         }
         watch.pause(watch.limits.pause)?;
     }
+}
+
+/// The picture as a file, unless it was stopped or its sign was lost meanwhile.
+fn made(whole: Whole, watch: &Watch, bytes_max: usize, largest: Bound) -> Result<Vec<u8>, Ended> {
+    let file = whole.into_jpeg_while(bytes_max, largest, &|| watch.may_make());
+    watch.left()?;
+    if watch.may_make() { Ok(file?) } else { Err(CameraFault::Slow.into()) }
 }
 
 /// One stream, from its opening to its closing.
@@ -116,7 +134,7 @@ fn attempt(source: &dyn Source, watch: &Watch) -> Result<Whole, Ended> {
         }
         match stream.next(watch.limits.slice.min(left))? {
             Some(frame) => {
-                if let Some(settled) = settling.see(frame.check()) {
+                if let Some(settled) = settling.see(frame.check_while(&|| watch.goes_on())) {
                     return chosen(&*stream, settled);
                 }
             }
@@ -196,8 +214,12 @@ impl Settling {
     fn give_up(self) -> Result<Whole, Ended> {
         match (self.best, self.broken) {
             (Some(whole), _) => Ok(whole),
+            (None, Some(reason)) if reason == TOO_LONG => Err(CameraFault::Slow.into()),
             (None, Some(reason)) => Err(CameraFault::Broken(reason).into()),
             (None, None) => Err(CameraFault::Silent.into()),
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,7 +3,7 @@
 //! Every size is held against the bytes before a pixel is read: rows may be padded, widths odd, buffers short.
 
 use super::CameraFault;
-use crate::picture::{Bound, PIXELS_MAX, jpeg, within, within_pixels};
+use crate::picture::{Bound, PIXELS_MAX, going_on, jpeg, within, within_pixels};
 
 /// The longest side of a frame; what the encoder can count, several times what cameras give.
 const SIDE_MAX: u32 = 16_384;
@@ -100,18 +100,23 @@ struct Shape {
 }
 
 impl Frame {
-    /// The frame, if it is whole, and its mean brightness.
-    pub(super) fn check(self) -> Result<(Whole, u8), String> {
+    /// The frame, if it is whole, and its mean brightness. Ends early when it is not `wanted` any more.
+    pub(super) fn check_while(self, wanted: &dyn Fn() -> bool) -> Result<(Whole, u8), String> {
         if self.damaged {
             return Err("the driver marked it as damaged".to_owned());
         }
         if self.format == PixelFormat::Mjpeg {
             let file = jpeg::whole(&self.bytes)?.into_owned();
-            let seen = jpeg::look(&file)?;
+            let seen = jpeg::look_while(&file, wanted)?;
             return Ok((Whole::File(file, seen.width, seen.height), seen.mean));
         }
         let mean = self.brightness(self.shape()?);
         Ok((Whole::Raw(self), mean))
+    }
+
+    /// The same for as long as it takes.
+    pub(super) fn check(self) -> Result<(Whole, u8), String> {
+        self.check_while(&|| true)
     }
 
     fn shape(&self) -> Result<Shape, String> {
@@ -211,8 +216,14 @@ impl Frame {
 }
 
 impl Whole {
-    /// A JPEG file of at most `bytes_max` bytes, no larger than `largest`. A file that is so already passes as it is.
-    pub(super) fn into_jpeg(self, bytes_max: usize, largest: Bound) -> Result<Vec<u8>, CameraFault> {
+    /// A JPEG file of at most `bytes_max` bytes, no larger than `largest`. A file that is so already passes as it is. Ends early when it is not
+    /// `wanted` any more.
+    pub(super) fn into_jpeg_while(
+        self,
+        bytes_max: usize,
+        largest: Bound,
+        wanted: &dyn Fn() -> bool,
+    ) -> Result<Vec<u8>, CameraFault> {
         let pixels = match self {
             Self::File(file, width, height) if file.len() <= bytes_max && largest.holds(width, height) => {
                 return Ok(file);
@@ -221,10 +232,16 @@ impl Whole {
             Self::Raw(frame) => frame.to_rgb().map(|rgb| (rgb, frame.width, frame.height)),
         };
         let encoded = pixels.and_then(|(rgb, width, height)| {
+            going_on(wanted)?;
             let (rgb, width, height) = within(rgb, width, height, largest);
-            jpeg::encode(rgb, width, height, bytes_max)
+            jpeg::encode_while(rgb, (width, height), bytes_max, wanted)
         });
         encoded.map_err(CameraFault::Broken)
+    }
+
+    /// The same for as long as it takes.
+    pub(super) fn into_jpeg(self, bytes_max: usize, largest: Bound) -> Result<Vec<u8>, CameraFault> {
+        self.into_jpeg_while(bytes_max, largest, &|| true)
     }
 }
 

@@ -186,6 +186,9 @@ pub enum CameraFault {
     /// It sends nothing but broken pictures.
     #[error("the camera sends broken pictures: {0}")]
     Broken(String),
+    /// What it sends, or the picture that has to be made of it, takes more time than there is.
+    #[error("the camera's pictures take too long to work through")]
+    Slow,
     /// We may not open it.
     #[error("{0}")]
     Forbidden(String),
@@ -202,6 +205,8 @@ pub enum CameraFault {
 pub struct CaptureLimits {
     /// The whole capture: 2 s less than the capability's time-out, so that the reason reaches the caller.
     pub whole: Duration,
+    /// After it, until the picture must be made of what was captured: the rest of the time-out but half a second.
+    pub making: Duration,
     /// From opening to the first whole frame: a cold camera may take 3 s.
     pub first_frame: Duration,
     /// After a whole frame, until silence means that no more will come.
@@ -218,6 +223,7 @@ impl Default for CaptureLimits {
     fn default() -> Self {
         Self {
             whole: Duration::from_secs(8),
+            making: Duration::from_millis(1500),
             first_frame: Duration::from_secs(4),
             stall: Duration::from_secs(1),
             settle: Duration::from_millis(2500),

@@ -18,6 +18,7 @@ const SNAPSHOTS: u64 = 10_000;
 /// Long enough for what can be mended within a capture, and no longer.
 const LIMITS: CaptureLimits = CaptureLimits {
     whole: Duration::from_millis(60),
+    making: Duration::from_secs(5),
     first_frame: Duration::from_millis(4),
     stall: Duration::from_millis(1),
     settle: Duration::from_millis(3),

@@ -16,6 +16,7 @@ use crate::sign::{LedSign, Sign, SignBackend, SignState, SignTrouble, SimulatedS
 /// Real threads run in real time, so the limits are small.
 const LIMITS: CaptureLimits = CaptureLimits {
     whole: Duration::from_millis(1500),
+    making: Duration::from_secs(5),
     first_frame: Duration::from_millis(300),
     stall: Duration::from_millis(60),
     settle: Duration::from_millis(400),

@@ -7,7 +7,7 @@ use super::kind::real_type;
 use super::scan::{Headers, complete};
 use super::upright::Orientation;
 use super::walk::{APP1, APP2, APP14, APP15, COM, EOI, Walk};
-use super::{ImageType, REMADE_PIXELS_MAX, jpeg, png, within_pixels};
+use super::{ImageType, REMADE_PIXELS_MAX, going_on, jpeg, png, within_pixels};
 
 /// A picture that may be shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,8 +45,11 @@ fn still_jpeg(file: &[u8], wanted: &dyn Fn() -> bool) -> Result<Picture, String>
     }
     within_pixels(width, height, REMADE_PIXELS_MAX)?;
     headers.decodable()?;
+    going_on(wanted)?;
     let (rgb, width, height) = jpeg::to_rgb(&bare)?;
+    going_on(wanted)?;
     let (rgb, width, height) = orientation.turn(&rgb, width, height, 3);
+    going_on(wanted)?;
     let bytes = jpeg::encode_finely(&rgb, width, height)?;
     Ok(Picture { kind: ImageType::Jpeg, bytes, width, height })
 }

@@ -12,8 +12,8 @@ use zune_jpeg::zune_core::options::DecoderOptions;
 use super::scale::shrink;
 use super::scan::complete;
 use super::tables::standard_tables;
-use super::walk::{CUT_OFF, DHT, EOI, SOS, Walk};
-use super::{PIXELS_MAX, within_pixels};
+use super::walk::{CUT_OFF, DHT, EOI, SOF2, SOS, Walk};
+use super::{PIXELS_MAX, going_on, within_pixels};
 
 /// The longest side, which every decoder and encoder here can count.
 const SIDE_MAX: usize = 16_384;
@@ -37,12 +37,14 @@ pub(crate) struct Seen {
 }
 
 /// The frame as a file that any decoder opens: bytes after its end are dropped, and the standard Huffman tables, which a camera may
-/// leave out of its frames, are put back before the scan. A file that needs neither comes back as it is.
+/// leave out of its frames, are put back before the scan. A file that needs neither comes back as it is. A progressive one is refused: cameras send
+/// none, and it takes several times the time and memory.
 pub(crate) fn whole(frame: &[u8]) -> Result<Cow<'_, [u8]>, String> {
     let (mut scan, mut tables) = (None, false);
     for segment in Walk::new(frame)? {
         let segment = segment?;
         match segment.marker {
+            SOF2 => return Err("it is progressive, which no camera sends".to_owned()),
             DHT => tables |= scan.is_none(),
             SOS => scan = scan.or(Some(segment.start)),
             EOI => {
@@ -68,15 +70,22 @@ pub(crate) fn without_tables(file: &[u8]) -> Vec<u8> {
     bare
 }
 
-/// Decodes the whole file, and says what is wrong with it if anything is.
-pub(crate) fn look(file: &[u8]) -> Result<Seen, String> {
-    let headers = complete(file, &|| true)?;
+/// Decodes the whole file, and says what is wrong with it if anything is. Ends early when it is not `wanted` any more.
+pub(crate) fn look_while(file: &[u8], wanted: &dyn Fn() -> bool) -> Result<Seen, String> {
+    let headers = complete(file, wanted)?;
     headers.decodable()?;
+    going_on(wanted)?;
     let colours = if headers.is_plain() { ColorSpace::Luma } else { ColorSpace::RGB };
     let (levels, width, height) = decode(file, colours)?;
     let sum: u64 = levels.iter().map(|level| u64::from(*level)).sum();
     let mean = sum / u64::try_from(levels.len().max(1)).unwrap_or(u64::MAX);
     Ok(Seen { width, height, mean: u8::try_from(mean).unwrap_or(u8::MAX) })
+}
+
+/// The same for as long as it takes.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn look(file: &[u8]) -> Result<Seen, String> {
+    look_while(file, &|| true)
 }
 
 /// The file's pixels as RGB; of a file that was found complete and decodable.
@@ -105,10 +114,17 @@ fn decode_once(file: &[u8], colours: ColorSpace) -> Result<(Vec<u8>, u32, u32), 
     Ok((pixels, width, height))
 }
 
-/// A JPEG file of at most `bytes_max` bytes from RGB pixels without padding: first with less quality, then at half the size.
-pub(crate) fn encode(mut rgb: Vec<u8>, mut width: u32, mut height: u32, bytes_max: usize) -> Result<Vec<u8>, String> {
+/// A JPEG file of at most `bytes_max` bytes from RGB pixels without padding: first with less quality, then at half the size. Ends early when it
+/// is not `wanted` any more.
+pub(crate) fn encode_while(
+    mut rgb: Vec<u8>,
+    (mut width, mut height): (u32, u32),
+    bytes_max: usize,
+    wanted: &dyn Fn() -> bool,
+) -> Result<Vec<u8>, String> {
     loop {
         for quality in QUALITIES {
+            going_on(wanted)?;
             let file = encode_once(&rgb, width, height, quality)?;
             if file.len() <= bytes_max {
                 return Ok(file);
@@ -117,10 +133,16 @@ pub(crate) fn encode(mut rgb: Vec<u8>, mut width: u32, mut height: u32, bytes_ma
         if width < 2 * SIDE_MIN || height < 2 * SIDE_MIN {
             return Err(format!("it does not fit into {bytes_max} bytes"));
         }
+        going_on(wanted)?;
         let half = (width / 2, height / 2);
         rgb = shrink(&rgb, (width, height), half);
         (width, height) = half;
     }
+}
+
+/// The same for as long as it takes.
+pub(crate) fn encode(rgb: Vec<u8>, width: u32, height: u32, bytes_max: usize) -> Result<Vec<u8>, String> {
+    encode_while(rgb, (width, height), bytes_max, &|| true)
 }
 
 /// A JPEG file that loses little of RGB pixels without padding.
@@ -169,6 +191,46 @@ pub(crate) mod tests {
         let mended = whole(&bare).unwrap();
         assert_eq!(to_rgb(&mended).unwrap(), to_rgb(&file).unwrap(), "pixel for pixel");
         assert_eq!(look(&mended).unwrap(), look(&file).unwrap());
+    }
+
+    #[test]
+    fn a_progressive_frame_is_refused_before_it_is_decoded_and_the_same_picture_as_baseline_is_taken() {
+        let of = |progressive| {
+            let mut file = Vec::new();
+            let mut encoder = Encoder::new(&mut file, 80);
+            encoder.set_progressive(progressive);
+            encoder.encode(&picture(64, 48), 64, 48, ColorType::Rgb).unwrap();
+            file
+        };
+        assert_eq!(whole(&of(true)).unwrap_err(), "it is progressive, which no camera sends");
+        look(&of(true)).unwrap();
+        whole(&of(false)).unwrap();
+    }
+
+    /// How often it is asked whether the work is wanted, and what comes of it when the answer changes after so many times.
+    fn asked<T>(yes: u32, work: impl Fn(&dyn Fn() -> bool) -> Result<T, String>) -> (u32, Result<T, String>) {
+        let count = std::cell::Cell::new(0);
+        let outcome = work(&|| {
+            count.set(count.get() + 1);
+            count.get() <= yes
+        });
+        (count.get(), outcome)
+    }
+
+    #[test]
+    fn looking_and_encoding_end_at_the_next_step_when_they_are_not_wanted_any_more() {
+        let file = file(64, 48);
+        let look = |wanted: &dyn Fn() -> bool| look_while(&file, wanted).map(|_| Vec::new());
+        // No quality of the whole size is so small.
+        let quarter = encode(picture(32, 24), 32, 24, usize::MAX).unwrap().len();
+        let encode = |wanted: &dyn Fn() -> bool| encode_while(picture(64, 48), (64, 48), quarter, wanted);
+        for work in [&look as &dyn Fn(&dyn Fn() -> bool) -> Result<Vec<u8>, String>, &encode] {
+            let (steps, outcome) = asked(u32::MAX, work);
+            assert!(outcome.is_ok() && steps > 2, "{steps}");
+            for yes in 0..steps {
+                assert_eq!(asked(yes, work), (yes + 1, Err("it takes too long".to_owned())));
+            }
+        }
     }
 
     #[test]

@@ -24,6 +24,9 @@ pub(crate) const PIXELS_MAX: u64 = 16 * 1024 * 1024;
 /// The most pixels of a picture that has to be made anew before it is shown, which takes all of them in memory twice.
 pub(crate) const REMADE_PIXELS_MAX: u64 = 8 * 1024 * 1024;
 
+/// What is said of a picture whose caller stopped waiting: the work on it ends where it stands.
+pub(crate) const TOO_LONG: &str = "it takes too long";
+
 /// Refuses what would take too much memory.
 pub(crate) fn within_pixels(width: u32, height: u32, pixels_max: u64) -> Result<(), String> {
     match u64::from(width) * u64::from(height) {
@@ -31,6 +34,11 @@ pub(crate) fn within_pixels(width: u32, height: u32, pixels_max: u64) -> Result<
         pixels if pixels <= pixels_max => Ok(()),
         _ => Err(format!("{width} x {height} is more than {pixels_max} pixels")),
     }
+}
+
+/// Goes on only while the picture is `wanted`; asked between steps that cannot be ended themselves.
+pub(crate) fn going_on(wanted: &dyn Fn() -> bool) -> Result<(), String> {
+    if wanted() { Ok(()) } else { Err(TOO_LONG.to_owned()) }
 }
 
 /// What the fuzz targets drive; the same functions run over changed files in the ordinary tests.

@@ -9,7 +9,7 @@ use png::{BitDepth, ColorType, Compression, Decoder, DecodingError, Encoder, Lim
 
 use super::upright::Orientation;
 use super::walk::CUT_OFF;
-use super::{PIXELS_MAX, REMADE_PIXELS_MAX, within_pixels};
+use super::{PIXELS_MAX, REMADE_PIXELS_MAX, going_on, within_pixels};
 
 const SIGNATURE: usize = 8;
 /// What the decoder may take for rows and palettes; pixels that need no change are read row by row and not kept.
@@ -34,12 +34,10 @@ pub(super) fn still(file: &[u8], wanted: &dyn Fn() -> bool) -> Result<Still, Str
     let (width, height) = (info.width, info.height);
     if info.bit_depth == BitDepth::Sixteen || orientation != Orientation::UPRIGHT {
         within_pixels(width, height, REMADE_PIXELS_MAX)?;
-        return remade(&bytes, orientation);
+        return remade(&bytes, orientation, wanted);
     }
     while reader.next_interlaced_row().map_err(|error| said(&error))?.is_some() {
-        if !wanted() {
-            return Err("it takes too long to decode".to_owned());
-        }
+        going_on(wanted)?;
     }
     reader.finish().map_err(|error| said(&error))?;
     Ok(Still { bytes, width, height })
@@ -95,7 +93,7 @@ fn bare(file: &[u8]) -> Result<(Vec<u8>, Orientation), String> {
 }
 
 /// Decoded, turned upright, and encoded anew with 8 bits a channel.
-fn remade(file: &[u8], orientation: Orientation) -> Result<Still, String> {
+fn remade(file: &[u8], orientation: Orientation, wanted: &dyn Fn() -> bool) -> Result<Still, String> {
     let mut decoder = decoder(file);
     decoder.set_transformations(Transformations::EXPAND | Transformations::STRIP_16);
     let mut reader = decoder.read_info().map_err(|error| said(&error))?;
@@ -103,8 +101,10 @@ fn remade(file: &[u8], orientation: Orientation) -> Result<Still, String> {
     let frame = reader.next_frame(&mut pixels).map_err(|error| said(&error))?;
     reader.finish().map_err(|error| said(&error))?;
     pixels.truncate(frame.buffer_size());
+    going_on(wanted)?;
     let channels = frame.color_type.samples();
     let (pixels, width, height) = orientation.turn(&pixels, frame.width, frame.height, channels);
+    going_on(wanted)?;
     let bytes = encode(&pixels, width, height, frame.color_type)?;
     Ok(Still { bytes, width, height })
 }

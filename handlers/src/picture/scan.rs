@@ -6,7 +6,7 @@
 
 use super::bits::{Bits, Huffman};
 use super::walk::{APP14, DHT, DQT, DRI, EOI, SOS, Walk};
-use super::{PIXELS_MAX, within_pixels};
+use super::{PIXELS_MAX, TOO_LONG, going_on, within_pixels};
 
 /// A picture of [`PIXELS_MAX`] pixels has 393,216 blocks, and ten scans are usual; more than this only costs time.
 const VISITS_MAX: u64 = 20_000_000;
@@ -18,7 +18,6 @@ const AC_BITS_MAX: u8 = 10;
 
 pub(super) const MISSING: &str = "a part of its picture is missing";
 pub(super) const BROKEN: &str = "its coded data is damaged";
-const TOO_LONG: &str = "it takes too long to decode";
 
 /// What the headers say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -333,9 +332,7 @@ impl Run<'_> {
         let mut bits = Bits::new(coded);
         let (mut done, mut restarts, mut skip) = (0_usize, 0_u8, 0_u32);
         for y in 0..down {
-            if !(self.wanted)() {
-                return Err(TOO_LONG.to_owned());
-            }
+            going_on(self.wanted)?;
             for x in 0..across {
                 if self.restart > 0 && done > 0 && done.is_multiple_of(self.restart) {
                     bits.restart(restarts).ok_or(MISSING)?;

@@ -3,6 +3,7 @@
 //! The end of a scan's coded data is found as the standard says, at the first marker that is neither stuffing nor a restart, so an end marker
 //! inside a comment, a thumbnail or what a camera left behind the frame means nothing.
 
+pub(super) const SOF2: u8 = 0xC2;
 pub(super) const SOI: u8 = 0xD8;
 pub(super) const EOI: u8 = 0xD9;
 pub(super) const SOS: u8 = 0xDA;

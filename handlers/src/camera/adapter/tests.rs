@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 const LIMITS: CaptureLimits = CaptureLimits {
     whole: Duration::from_millis(1500),
+    making: Duration::from_secs(5),
     first_frame: Duration::from_millis(300),
     stall: Duration::from_millis(60),
     settle: Duration::from_millis(400),

@@ -97,6 +97,18 @@ fn a_stream_that_breaks_off_is_opened_anew_within_one_capture() {
 
 #[test]
 #[ignore = "needs the kernel's webcam driver; see the head of this module"]
+fn progressive_frames_are_passed_over() {
+    let mut progressive = Vec::new();
+    let mut encoder = jpeg_encoder::Encoder::new(&mut progressive, 80);
+    encoder.set_progressive(true);
+    let [width, height] = [SMALL.width, SMALL.height].map(|side| u16::try_from(side).unwrap());
+    encoder.encode(&detailed(SMALL.width, SMALL.height), width, height, jpeg_encoder::ColorType::Rgb).unwrap();
+    let good = plain(GREY);
+    assert_eq!(Webcam::of(&[("1", &progressive), ("2", &progressive), ("3", &good)]).picture().unwrap(), good);
+}
+
+#[test]
+#[ignore = "needs the kernel's webcam driver; see the head of this module"]
 fn a_picture_of_another_size_than_agreed_is_what_it_is() {
     let small = jpeg::encode(RED.repeat(64 * 48), 64, 48, usize::MAX).unwrap();
     let taken = Webcam::of(&[("1", &small)]).picture().unwrap();
