@@ -4,9 +4,12 @@
 //! camera's library does), so all of them are marked in the child between fork and exec. Std runs code there under `unsafe` only, which
 //! stands here and nowhere else on the parent's side.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
+
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
 
 use rustix::process::{Resource, Rlimit, Signal};
 
@@ -38,6 +41,30 @@ pub(crate) fn bounded(command: &mut Command, limits: &'static [(Resource, u64)])
     unsafe {
         command.pre_exec(bound);
     }
+}
+
+/// Neither it nor anything that it starts can leave the process group that it is born in, so that whoever ends the group ends all of it: `setsid` and
+/// `setpgid` answer `EPERM`, and nothing that it starts is another processor's program. Takes effect after [`bounded`], without which the kernel
+/// refuses it.
+///
+/// # Errors
+/// When there is no such filter for this processor.
+pub(crate) fn in_one_group(command: &mut Command) -> io::Result<()> {
+    let filter = group_filter().map_err(io::Error::other)?;
+    let close = move || seccompiler::apply_filter(&filter).map_err(|_| io::Error::last_os_error());
+    // SAFETY: the closure hands a program that was made before the fork to two system calls; it allocates nothing and takes no lock.
+    #[expect(unsafe_code, reason = "see the head of this file")]
+    unsafe {
+        command.pre_exec(close);
+    }
+    Ok(())
+}
+
+fn group_filter() -> Result<BpfProgram, seccompiler::BackendError> {
+    let rules = BTreeMap::from([(libc::SYS_setsid, Vec::new()), (libc::SYS_setpgid, Vec::new())]);
+    let refuse = SeccompAction::Errno(libc::EPERM.unsigned_abs());
+    let processor = TargetArch::try_from(std::env::consts::ARCH)?;
+    SeccompFilter::new(rules, SeccompAction::Allow, refuse, processor)?.try_into()
 }
 
 /// For good: the hard limit as well. One that is lower already stays.

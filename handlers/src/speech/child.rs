@@ -50,15 +50,16 @@ impl Program {
         visible(&name.unwrap_or_else(|| self.path.display().to_string()))
     }
 
-    fn command(&self) -> Command {
+    fn command(&self) -> io::Result<Command> {
         let mut command = Command::new(&self.path);
         command.args(&self.arguments).env_clear().envs(ENVIRONMENT).current_dir("/");
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        // A group of its own: so it can be ended with everything that it started, and Ctrl-C at our terminal is for us.
+        // A group of its own, which nothing of it leaves: so it can be ended with everything that it started, and Ctrl-C at our terminal is for us.
         command.process_group(0);
         crate::alone::pipes_only(&mut command);
         crate::alone::bounded(&mut command, self.limits);
-        command
+        crate::alone::in_one_group(&mut command)?;
+        Ok(command)
     }
 }
 
@@ -128,7 +129,7 @@ enum Drained {
 impl Run {
     fn start(program: &Program) -> Result<Self, SpeechFault> {
         let unstarted = |error: io::Error| SpeechFault::Unstarted { engine: program.name(), why: error.to_string() };
-        let mut child = program.command().spawn().map_err(unstarted)?;
+        let mut child = program.command().and_then(|mut command| command.spawn()).map_err(unstarted)?;
         let handle = match pidfd_open(Pid::from_child(&child), PidfdFlags::empty()) {
             Ok(handle) => handle,
             Err(error) => {

@@ -176,6 +176,24 @@ async fn what_an_engine_started_dies_with_it_and_does_not_hold_up_the_sound() {
     gone(&room.process("grandchild"));
 }
 
+/// With and without the program that would take it out of its engine's process group.
+#[tokio::test]
+async fn what_an_engine_started_cannot_leave_its_group_and_outlive_it() {
+    for away in ["", "setsid", "setsid --fork", "bash -mc '\"$@\" & wait' -"] {
+        let room = Room::new();
+        let line = format!(
+            "{away} sh -c 'echo $$ >'$ROOM'/away; sleep 300' & cat $SOUND; sleep 0.3; [ -s $ROOM/away ] || echo 0 >$ROOM/away"
+        );
+        let spoken = room.speak(&line, "x").await.unwrap();
+        assert_eq!(spoken.pcm.duration(), Duration::from_secs(1), "{away}");
+        let never = room.read("away") == "0\n";
+        assert_eq!(never, away.starts_with("setsid"), "{away}: refused before it runs anything");
+        if !never {
+            gone(&room.process("away"));
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_header_that_tells_its_length_ends_the_sound_although_the_engine_lingers() {
     let room = Room::new();

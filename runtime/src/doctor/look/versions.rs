@@ -10,20 +10,24 @@ type Numbers = [u32; 3];
 
 /// The kernel's driver of USB cameras wrote beyond its memory when a camera described itself wrongly: whoever plugs one in can run code
 /// in the kernel. From each line of kernels, the first one without it.
-/// Source: CVE-2024-53104, <https://www.cve.org/CVERecord?id=CVE-2024-53104>; for 6.1 also Debian's changelog of linux 6.1.119-1.
-const KERNEL_FIXED: [Numbers; 7] =
-    [[4, 19, 324], [5, 4, 286], [5, 10, 230], [5, 15, 172], [6, 1, 117], [6, 6, 61], [6, 11, 8]];
-/// Kernels from here on never had it.
-const KERNEL_NEW: Numbers = [6, 12, 0];
+/// Source: the record of CVE-2024-53104 as of 2026-05-11, <https://www.cve.org/CVERecord?id=CVE-2024-53104>.
+const KERNEL_FIXED: [Numbers; 8] =
+    [[4, 19, 324], [5, 4, 286], [5, 10, 230], [5, 15, 172], [6, 1, 117], [6, 6, 61], [6, 11, 8], [6, 12, 1]];
+/// Kernels from here on never had it. Source: the same record.
+const KERNEL_NEW: Numbers = [6, 13, 0];
 
 /// espeak-ng wrote beyond its memory on certain texts, and an agent chooses the text.
 /// Source: CVE-2023-49990 to 49994, <https://security-tracker.debian.org/tracker/CVE-2023-49990>; upstream without it from 1.52.
 const ESPEAK_FIXED: Numbers = [1, 52, 0];
-/// Older ones that distributions mended carry this in their version. Source: the changelog of 1.51+dfsg-10+deb12u1; the
-/// marks of older releases, 1.50+dfsg-7+deb11u2 and 1.50+dfsg-10ubuntu0.1, as their archives list them.
-const ESPEAK_MENDED: [&str; 2] = ["+deb", "ubuntu0."];
-/// Debian's own development mended 1.51 with this revision. Source: the same tracker.
-const ESPEAK_MENDED_REVISION: (&str, u32) = ("1.51+dfsg-", 12);
+/// Older ones that distributions mended: how their version begins, and the least number behind that. Sources: Debian's changelog of
+/// 1.51+dfsg-10+deb12u1 and its tracker; Ubuntu's USN-6858-1, which also says that 24.04, with 1.51+dfsg-12build1, is not affected.
+const ESPEAK_MENDED: [(&str, u32); 5] = [
+    ("1.50+dfsg-7+deb11u", 2),
+    ("1.51+dfsg-10+deb12u", 1),
+    ("1.50+dfsg-6ubuntu0.", 1),
+    ("1.50+dfsg-10ubuntu0.", 1),
+    ("1.51+dfsg-", 12),
+];
 
 /// What is installed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -72,11 +76,11 @@ fn kernel_flawed(found: Numbers) -> bool {
 fn espeak_flawed(version: &str) -> bool {
     // Without its epoch, if it has one.
     let version = version.split_once(':').map_or(version, |(_, rest)| rest);
-    let (begins, mended) = ESPEAK_MENDED_REVISION;
-    let revision = version.strip_prefix(begins).and_then(|rest| rest.split(|c: char| !c.is_ascii_digit()).next());
-    let mended_here = revision.and_then(|text| text.parse::<u32>().ok()).is_some_and(|number| number >= mended);
-    let mended_there = ESPEAK_MENDED.iter().any(|mark| version.contains(mark));
-    !mended_here && !mended_there && numbers(version).is_some_and(|found| found < ESPEAK_FIXED)
+    let number = |begins: &str| -> Option<u32> {
+        version.strip_prefix(begins)?.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+    };
+    let mended = ESPEAK_MENDED.iter().any(|(begins, least)| number(begins).is_some_and(|found| found >= *least));
+    !mended && numbers(version).is_some_and(|found| found < ESPEAK_FIXED)
 }
 
 pub(crate) fn judge(installed: &Installed) -> Finding {
@@ -111,7 +115,11 @@ mod tests {
             ("6.1.0-26-amd64", "#1 SMP PREEMPT_DYNAMIC Debian 6.1.112-1 (2024-09-30)", false),
             ("6.6.61", "#1 SMP", true),
             ("6.6.60-v8+", "#1 SMP", false),
-            ("6.12.0", "#1 SMP", true),
+            ("6.11.7", "#1 SMP", false),
+            ("6.12.0", "#1 SMP", false),
+            ("6.12.1", "#1 SMP", true),
+            ("6.12.48+deb13-amd64", "#1 SMP PREEMPT_DYNAMIC Debian 6.12.48-1 (2025-09-20)", true),
+            ("6.13.0-rc1", "#1 SMP", true),
             ("6.18.44-fc-v669", "#1 SMP", true),
             ("6.8.0-49-generic", "#49-Ubuntu SMP", false),
             ("5.15.172", "#1", true),
@@ -130,6 +138,9 @@ mod tests {
             ("1.51+dfsg-10+deb12u2", true),
             ("1.51+dfsg-12build1", true),
             ("1.50+dfsg-10ubuntu0.1", true),
+            ("1.50+dfsg-6ubuntu0.1", true),
+            ("1.50+dfsg-7+deb11u1", false),
+            ("1.50+dfsg-7+deb11u2", true),
             ("1:1.51+dfsg-11", false),
             ("1.50+dfsg-7", false),
             ("1.52.0+dfsg-4", true),
