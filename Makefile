@@ -1,6 +1,6 @@
 # The commands a person types. Each is one script or one cargo call, so that what runs can be read in one place.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-vm bench build fmt lint doc clean
+.PHONY: help demo test test-vm bench bench-vm build fmt lint doc clean
 
 SHELL := /bin/bash
 # Rust is found where rustup puts it, even in a shell that has not been told.
@@ -25,6 +25,12 @@ bench: ## the figures: signed calls against bare crypto and a bare server
 	@scripts/setup.sh build
 	@cargo build --locked --release -p latchkey-runtime -p latchkey-controller -p latchkey-bench
 	@cargo run --locked --release -q -p latchkey-bench
+
+bench-vm: ## only the third table, on a real camera, light and sound cards in the virtual machine
+	@scripts/setup.sh test
+	@cargo build --locked --release -p latchkey-runtime -p latchkey-controller -p latchkey-bench # as `make bench` builds
+	@cargo build --locked --workspace --all-targets # as `make test` builds: the program that plays the light
+	@scripts/bench-vm.sh
 
 build: ## the two programs, optimised, in target/release
 	@scripts/setup.sh build

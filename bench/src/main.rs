@@ -72,6 +72,15 @@ enum Part {
     Axum { address: SocketAddr, answer_bytes: usize },
 }
 
+impl Cli {
+    /// Says what is measured now, to a person; JSON comes alone.
+    fn progress(&self, what: &str) {
+        if !self.json {
+            println!("{what}");
+        }
+    }
+}
+
 /// As latchkeyd has it, so that the device composed here is the same.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

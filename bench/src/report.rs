@@ -1,5 +1,6 @@
 //! The report: starts the servers one beside the other, loads them in turn, and prints ratios.
 
+use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -89,7 +90,7 @@ pub(crate) fn load_only(address: SocketAddr, connections: usize, seconds: f64) -
 
 async fn measure(cli: &Cli, me: &Path, latchkeyd: &Path, folder: &Path) -> anyhow::Result<()> {
     let party = Arc::new(Party::new());
-    println!("starting the servers …");
+    cli.progress("starting the servers …");
     let (durable_state, memory_state) = (folder.join("durable"), folder.join("memory"));
     own(&durable_state, &party, std::iter::empty())?;
     own(&memory_state, &party, std::iter::empty())?;
@@ -101,7 +102,7 @@ async fn measure(cli: &Cli, me: &Path, latchkeyd: &Path, folder: &Path) -> anyho
 
     let (mut pair, mut axum, mut without, mut with) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for round in 1..=cli.rounds {
-        println!("round {round} of {} …", cli.rounds);
+        cli.progress(&format!("round {round} of {} …", cli.rounds));
         pair.push(crypto_on_server_cpu(&party, answer_bytes, cli.seconds / 2.0)?);
         axum.push(load(&bare, &party, cli, Ask::Bare).await?);
         without.push(load(&memory, &party, cli, Ask::health()).await?);
@@ -109,7 +110,7 @@ async fn measure(cli: &Cli, me: &Path, latchkeyd: &Path, folder: &Path) -> anyho
     }
     let loaded_kib = resident_kib(durable.child.id())?;
     drop((durable, memory, bare));
-    println!("starts and restarts …");
+    cli.progress("starts and restarts …");
     let mut starts = Vec::new();
     for _ in 0..STARTS {
         starts.push(start_device(latchkeyd, &durable_state, None).await?.started.as_secs_f64() * 1e3);
@@ -326,28 +327,43 @@ pub(crate) fn pin(cpu: usize) -> anyhow::Result<()> {
 
 /// Processor time of all threads of a process.
 fn cpu_time(pid: u32) -> anyhow::Result<Duration> {
-    let mut total = 0;
-    for task in std::fs::read_dir(format!("/proc/{pid}/task"))? {
-        // A thread may end while we read.
-        let Ok(text) = std::fs::read_to_string(task?.path().join("schedstat")) else { continue };
-        total += text.split(' ').next().and_then(|field| field.parse::<u64>().ok()).unwrap_or_default();
-    }
-    Ok(Duration::from_nanos(total))
+    Ok(cpu_of_threads(pid)?.into_values().sum())
 }
 
-/// Processor time of a process and of its children that live.
-pub(crate) fn cpu_of_all(pid: u32) -> anyhow::Result<Duration> {
-    let mut total = cpu_time(pid)?;
+/// Processor time of each thread of a process.
+fn cpu_of_threads(pid: u32) -> anyhow::Result<BTreeMap<u32, Duration>> {
+    let mut threads = BTreeMap::new();
+    for task in std::fs::read_dir(format!("/proc/{pid}/task"))? {
+        let task = task?;
+        // A thread may end while we read.
+        let Ok(text) = std::fs::read_to_string(task.path().join("schedstat")) else { continue };
+        let Some(thread) = task.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        let used = text.split(' ').next().and_then(|field| field.parse().ok()).unwrap_or_default();
+        threads.insert(thread, Duration::from_nanos(used));
+    }
+    Ok(threads)
+}
+
+/// Processor time of each thread of a process and of its children.
+pub(crate) fn cpu_of_all(pid: u32) -> anyhow::Result<BTreeMap<u32, Duration>> {
+    let mut threads = cpu_of_threads(pid)?;
     for entry in std::fs::read_dir("/proc")? {
         let Some(other) = entry?.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
         // Any of them may end while we read.
         let Ok(stat) = std::fs::read_to_string(format!("/proc/{other}/stat")) else { continue };
         let parent = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(1)?.parse::<u32>().ok());
         if parent == Some(pid) {
-            total = total.saturating_add(cpu_time(other).unwrap_or_default());
+            threads.extend(cpu_of_threads(other).unwrap_or_default());
         }
     }
-    Ok(total)
+    Ok(threads)
+}
+
+/// What was used between two looks. A thread that has ended meanwhile takes what it used with it, and nothing of the others.
+pub(crate) fn used(before: &BTreeMap<u32, Duration>, after: &BTreeMap<u32, Duration>) -> Duration {
+    let of_thread =
+        |(thread, now): (&u32, &Duration)| now.saturating_sub(before.get(thread).copied().unwrap_or_default());
+    after.iter().map(of_thread).sum()
 }
 
 pub(crate) fn resident_kib(pid: u32) -> anyhow::Result<u64> {
@@ -365,4 +381,26 @@ pub(crate) fn median(values: impl Iterator<Item = f64>) -> f64 {
 /// Of sorted values.
 pub(crate) fn quantile(sorted: &[f64], part: usize) -> f64 {
     sorted.get((sorted.len() * part / 100).min(sorted.len().saturating_sub(1))).copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_ended_takes_nothing_from_what_the_others_used() {
+        let threads = |times: &[(u32, u64)]| {
+            times.iter().map(|(thread, ms)| (*thread, Duration::from_millis(*ms))).collect::<BTreeMap<_, _>>()
+        };
+        let before = threads(&[(1, 100), (2, 50)]);
+        let rows = [
+            (vec![(1, 100), (2, 50)], 0),
+            (vec![(1, 103), (2, 50)], 3),
+            (vec![(1, 103)], 3),
+            (vec![(1, 101), (3, 2)], 3),
+        ];
+        for (after, wanted) in rows {
+            assert_eq!(used(&before, &threads(&after)), Duration::from_millis(wanted), "{after:?}");
+        }
+    }
 }

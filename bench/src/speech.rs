@@ -1,7 +1,13 @@
-//! From `speaker.say` to the moment at which its first sample is handed to the card, beside the speech engine alone.
+//! From `speaker.say` to its first sample, beside the speech engine alone: handed to a card that pretends, or, of a whole device, played by
+//! the card, as the kernel tells it.
 
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
 
 use handlers::sound::{Pcm, SoundFault};
 use handlers::{
@@ -12,16 +18,27 @@ use tokio_util::sync::CancellationToken;
 use wire::{Declaration, Object};
 
 /// What is said.
-const SENTENCE: &str = "Dinner is ready.";
+pub(crate) const SENTENCE: &str = "Dinner is ready.";
 /// How often.
 const TIMES: usize = 10;
+/// Where the kernel shows what its sound cards do.
+const CARDS: &str = "/proc/asound";
+/// How often that is looked at.
+const LOOK: Duration = Duration::from_micros(500);
+/// A card that does not play by then is not going to.
+const PLAYS_MAX: Duration = Duration::from_secs(30);
 
-/// Milliseconds, one for each time it was said.
+/// Milliseconds, one for each time something was said.
 #[derive(Default)]
 pub(crate) struct Figures {
     pub(crate) engine: String,
     pub(crate) engine_ms: Vec<f64>,
-    pub(crate) first_sample_ms: Vec<f64>,
+    /// Until the capability hands its first sample to a card, which pretends.
+    pub(crate) handed_ms: Vec<f64>,
+    /// A signed call, until the kernel has the card play; only of real devices.
+    pub(crate) card_ms: Vec<f64>,
+    /// Why there are no figures.
+    pub(crate) missing: Option<String>,
 }
 
 /// A card that takes everything at once and notes when it was first given something.
@@ -64,12 +81,12 @@ impl LocalTime for Noon {
     }
 }
 
-/// Measures with this engine, or, where it is not there, with one that pretends.
-pub(crate) async fn measure(engine: impl Speech) -> anyhow::Result<Figures> {
-    let speech: Arc<dyn Speech> = if engine.ready().is_ok() {
-        Arc::new(engine)
-    } else {
-        Arc::new(SimulatedSpeech::new(EngineLimits::default().whole, |_| {}))
+/// Measures in this process. Where the engine is not there, one that pretends takes its place, if it may.
+pub(crate) async fn measure(engine: impl Speech, may_pretend: bool) -> anyhow::Result<Figures> {
+    let speech: Arc<dyn Speech> = match engine.ready() {
+        Ok(()) => Arc::new(engine),
+        Err(_) if may_pretend => Arc::new(SimulatedSpeech::new(EngineLimits::default().whole, |_| {})),
+        Err(missing) => return Ok(Figures { missing: Some(missing.to_string()), ..Figures::default() }),
     };
     let card = SimulatedSpeaker::new(|_| {});
     card.at_once(true);
@@ -86,9 +103,57 @@ pub(crate) async fn measure(engine: impl Speech) -> anyhow::Result<Figures> {
         let began = Instant::now();
         speaker.run(call()?).await?;
         let first = noting.first().map(|first| first.duration_since(began));
-        figures.first_sample_ms.extend(first.map(|took| took.as_secs_f64() * 1e3));
+        figures.handed_ms.extend(first.map(|took| took.as_secs_f64() * 1e3));
     }
     Ok(figures)
+}
+
+/// Watches the kernel's cards from a moment on.
+pub(crate) struct Playing {
+    began: Instant,
+    first: JoinHandle<Option<Instant>>,
+}
+
+impl Playing {
+    /// From now on.
+    pub(crate) fn watch() -> anyhow::Result<Self> {
+        let outputs = outputs(Path::new(CARDS));
+        ensure!(!outputs.is_empty(), "the kernel shows no sound card that plays");
+        ensure!(!any_plays(&outputs), "another program plays on a sound card now");
+        let began = Instant::now();
+        let first = std::thread::spawn(move || {
+            while began.elapsed() < PLAYS_MAX {
+                if any_plays(&outputs) {
+                    return Some(Instant::now());
+                }
+                std::thread::sleep(LOOK);
+            }
+            None
+        });
+        Ok(Self { began, first })
+    }
+
+    /// Milliseconds until one played. Call it once the sound was played.
+    pub(crate) fn since_ms(self) -> anyhow::Result<f64> {
+        let first = self.first.join().ok().flatten().context("no sound card of the kernel has played")?;
+        Ok(first.duration_since(self.began).as_secs_f64() * 1e3)
+    }
+}
+
+/// The file of each output of each card, as in `card0/pcm0p/sub0/status`.
+fn outputs(root: &Path) -> Vec<PathBuf> {
+    let below = |folder: &Path, wanted: fn(&str) -> bool| -> Vec<PathBuf> {
+        let entries = fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
+        entries.filter(|entry| entry.file_name().to_str().is_some_and(wanted)).map(|entry| entry.path()).collect()
+    };
+    let cards = below(root, |name| name.starts_with("card") && name != "cards");
+    let streams = cards.iter().flat_map(|card| below(card, |name| name.starts_with("pcm") && name.ends_with('p')));
+    let places = streams.flat_map(|stream| below(&stream, |name| name.starts_with("sub")));
+    places.map(|place| place.join("status")).collect()
+}
+
+fn any_plays(outputs: &[PathBuf]) -> bool {
+    outputs.iter().any(|status| fs::read_to_string(status).is_ok_and(|text| text.starts_with("state: RUNNING")))
 }
 
 fn call() -> anyhow::Result<Call> {
@@ -97,4 +162,31 @@ fn call() -> anyhow::Result<Call> {
     let arguments = Declaration::speaker_say().bounds.check(arguments)?;
     let agent = "bench@load.example.org".parse()?;
     Ok(Call { arguments, stop: CancellationToken::new(), clock: Arc::new(SystemClock), agent })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    #[test]
+    fn a_card_plays_when_one_of_its_outputs_runs_and_not_when_it_records() {
+        let root = tempfile::tempdir().unwrap();
+        let write = |place: &str, text: &str| {
+            let folder = root.path().join(place);
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(folder.join("status"), text).unwrap();
+        };
+        fs::write(root.path().join("cards"), "0 [Loopback]\n").unwrap();
+        assert!(outputs(root.path()).is_empty());
+        write("card0/pcm0p/sub0", "closed\n");
+        write("card1/pcm0p/sub0", "state: PREPARED\nowner_pid   : 1\n");
+        write("card1/pcm0c/sub0", "state: RUNNING\n");
+        let found = outputs(root.path());
+        assert_eq!(found.len(), 2);
+        assert!(!any_plays(&found));
+        write("card1/pcm0p/sub0", "state: RUNNING\nowner_pid   : 1\n");
+        assert!(any_plays(&found));
+    }
 }

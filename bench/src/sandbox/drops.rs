@@ -10,7 +10,7 @@ use wire::{CapabilityName, CapabilityState, ErrorCode, OwnerRequest, Registratio
 
 use super::{ARGUMENTS, Drop, ECHO, LOOP};
 use crate::load::{Ask, Connection, Party, Run, drive, health};
-use crate::report::{Server, cpu_of_all, own, start_device};
+use crate::report::{Server, cpu_of_all, own, start_device, used};
 
 /// A handler that is not in service by then is not going to be.
 const SERVICE_MAX: Duration = Duration::from_secs(120);
@@ -113,7 +113,7 @@ impl Kitchen {
     pub(super) async fn load(&self, ask: Ask, connections: usize, time: Duration) -> anyhow::Result<(Run, f64)> {
         let before = cpu_of_all(self.server.pid())?;
         let run = drive(self.server.address, &self.party, connections, time, ask).await?;
-        let used = cpu_of_all(self.server.pid())?.saturating_sub(before);
+        let used = used(&before, &cpu_of_all(self.server.pid())?);
         let each_us = used.as_secs_f64() * 1e6 / run.calls.max(1) as f64;
         Ok((run, each_us))
     }

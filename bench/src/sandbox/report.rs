@@ -59,11 +59,11 @@ struct Many {
 /// Measures and gives the table, or its JSON.
 pub(crate) async fn run(cli: &Cli, latchkeyd: &Path, folder: &Path) -> anyhow::Result<Value> {
     let mut figures = Figures::default();
-    println!("handlers: one process …");
+    cli.progress("handlers: one process …");
     one_process(cli, latchkeyd, folder, &mut figures).await?;
-    println!("handlers: whole devices …");
+    cli.progress("handlers: whole devices …");
     whole_devices(cli, latchkeyd, folder, &mut figures).await?;
-    println!("handlers: {MANY} of them …");
+    cli.progress(&format!("handlers: {MANY} of them …"));
     figures.many = a_thousand(latchkeyd, folder).await?;
     if !cli.json {
         figures.print();

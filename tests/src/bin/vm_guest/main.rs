@@ -2,6 +2,8 @@
 //! test driver vivid) and a real LED class device, and `latchkey` as its agent: from pairing to a picture of a known colour, in the order
 //! that the kernel saw, then with the camera pulled out, and with faults at random; and once more with a USB light that comes and goes.
 //!
+//! `vm_guest bench` has the benchmark measure the machine's devices instead (`scripts/bench-vm.sh`).
+//!
 //! It says each step in a line and ends with 1 at the first that fails, after the last words of the device. It relies on
 //! what scripts rely on (commands, exit codes, `--json`), and on the kernel; on no crate of ours. The machine emulates its
 //! processor, about ten times slower than the one outside, so every limit here is generous, and none is a measurement.
@@ -9,6 +11,7 @@
 #![allow(clippy::print_stdout, reason = "its lines are its result")]
 #![allow(clippy::indexing_slicing, reason = "only JSON is indexed here, which answers null for a member it lacks")]
 
+mod bench;
 mod camera;
 mod holds;
 mod kernel;
@@ -45,8 +48,15 @@ const START: Duration = Duration::from_secs(60);
 /// Exit codes that scripts rely on.
 const REFUSED: i32 = 3;
 
+#[allow(clippy::disallowed_methods, reason = "its one word needs no parser")]
 fn main() -> ExitCode {
-    match run() {
+    let mut words = std::env::args().skip(1);
+    let outcome = match words.next().as_deref() {
+        None => run(),
+        Some("bench") => bench::run(words),
+        Some(other) => Err(anyhow::anyhow!("unknown word {other:?}")),
+    };
+    match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             println!("FAILED: {error:#}");
