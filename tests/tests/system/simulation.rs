@@ -16,7 +16,7 @@ use serde_json::json;
 use wire::ErrorCode;
 
 /// How long a camera that is gone is asked for pictures.
-const GONE: Duration = Duration::from_secs(8);
+const GONE: Duration = Duration::from_secs(30);
 /// The kernel counts processor time in hundredths of a second.
 const TICKS_PER_SECOND: u64 = 100;
 
@@ -97,8 +97,15 @@ fn v9_a_camera_that_is_gone_at_every_call_fills_no_log_and_heats_no_core() {
     let ticks = processor_ticks(daemon.pid()) - before;
     let most = GONE.as_secs() * TICKS_PER_SECOND / 20;
     assert!(ticks < most, "under 5 % of a core: {ticks} of {most} hundredths of a second in {calls} calls");
-    let told = daemon.err.all().into_iter().filter(|line| line.contains("camera")).count();
-    assert!((1..20).contains(&told), "{told} lines for {calls} calls: {:#?}", daemon.err.all());
+    // Each call is a line of its own, whatever came of it; the rest is what the camera makes be said.
+    let (of_calls, others): (Vec<String>, Vec<String>) = daemon
+        .err
+        .all()
+        .into_iter()
+        .filter(|line| line.contains("camera"))
+        .partition(|line| line.contains(" call id="));
+    assert!(of_calls.len() <= calls, "{} lines for {calls} calls", of_calls.len());
+    assert!((1..20).contains(&others.len()), "for {calls} calls: {others:#?}");
 }
 
 /// The time on processors that a process has used.
