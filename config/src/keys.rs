@@ -124,8 +124,8 @@ pub const KEYS: &[Key] = &[
         value: "\"plughw:CARD=Example,DEV=0\"",
         unset: "the default sound card",
         meaning: &[
-            "The sound card to hear with, by its name, such as plughw:CARD=NAME,DEV=0. A card of another name never takes its place;",
-            "two cards of one kind share their names in the order in which they are plugged in.",
+            "The sound card to hear with, by its name as latchkeyd hardware prints it: usb:VENDOR:PRODUCT,SERIAL=…,DEV=0 for a card on USB, or",
+            "with PORT=… the one that is plugged in there; plughw:CARD=NAME,DEV=0 for any other. Another card never takes its place.",
         ],
     },
     Key {

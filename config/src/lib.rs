@@ -12,6 +12,7 @@ pub mod manifest;
 pub mod places;
 pub mod safe;
 pub mod settings;
+pub mod usb_card;
 
 pub use gpio::{GpioLine, LineName};
 pub use places::{Flags, Places};
@@ -20,3 +21,4 @@ pub use settings::{
     LinkSettings, LogFormat, LogSettings, NoQuietHours, PictureSize, QuietHours, QuietSettings, Scheme, Settings,
     SettingsError, SignCarrier, SignSettings, SpeechSettings,
 };
+pub use usb_card::{UsbCard, UsbKind, UsbMark};

@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use std::path::{Component, Path, PathBuf};
 
 use super::{LogFormat, PictureSize, Scheme};
+use crate::usb_card::UsbCard;
 
 /// A device's name fits the lists and pages that show it.
 const NAME_BYTES_MAX: usize = 64;
@@ -112,6 +113,9 @@ pub(super) fn picture_size(text: &str) -> Result<PictureSize, String> {
 pub(super) fn sound_card(text: &str) -> Result<String, String> {
     if text.is_empty() || text.len() > CARD_BYTES_MAX || text.chars().any(char::is_control) {
         return Err(format!("{text:?} is not a sound card's name"));
+    }
+    if UsbCard::is_meant(text) {
+        return text.parse::<UsbCard>().map(|card| card.to_string()).map_err(|refused| refused.to_string());
     }
     let name = text.strip_prefix("alsa:").unwrap_or(text);
     let card = name.split_once(':').map(|(_, rest)| rest.strip_prefix("CARD=").unwrap_or(rest));

@@ -75,6 +75,8 @@ fn bare_text_is_a_string_and_toml_is_taken_as_it_is() {
         ("sign.gpio=a/17, active-low", "/sign/gpio", "\"a/17,active-low\""),
         ("sign.require=display", "/sign/require", "[\"display\"]"),
         ("sign.sound=true", "/sign/sound", "true"),
+        ("audio.input=alsa:plughw:CARD=PCH,DEV=0", "/audio/input", "\"plughw:CARD=PCH,DEV=0\""),
+        ("audio.output=usb:0D8C:0014,SERIAL=A1", "/audio/output", "\"usb:0d8c:0014,SERIAL=A1,DEV=0\""),
         ("audio.volume=40", "/audio/volume", "40"),
         ("speech.command=piper", "/speech/command", "[\"piper\"]"),
         ("speech.command=[\"/a b/c\", \"-x y\"]", "/speech/command", "[\"/a b/c\",\"-x y\"]"),
@@ -336,6 +338,20 @@ fn a_list_of_signs_that_is_empty_unknown_doubled_or_without_its_setting_is_refus
     refused(
         "[sign]\ngpio = '17'",
         "…/latchkey.toml:2: `sign.gpio`: 17 is a line of which chip? Write gpiochip0/17, or better the chip's label",
+    );
+}
+
+#[test]
+fn a_sound_card_by_its_number_or_by_its_kind_alone_is_refused() {
+    refused(
+        "[audio]\ninput = 'hw:CARD=1,DEV=0'",
+        "…/latchkey.toml:2: `audio.input`: \"hw:CARD=1,DEV=0\" names a card by number, which changes; name it by its name, as in \
+         plughw:CARD=NAME,DEV=0",
+    );
+    refused(
+        "[audio]\noutput = 'usb:0d8c:0014'",
+        "…/latchkey.toml:2: `audio.output`: \"usb:0d8c:0014\" names no sound card on USB: write usb:VENDOR:PRODUCT,SERIAL=… or \
+         usb:VENDOR:PRODUCT,PORT=…, as latchkeyd hardware prints it",
     );
 }
 

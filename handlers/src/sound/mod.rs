@@ -107,6 +107,9 @@ pub enum SoundFault {
     /// There is no such card now.
     #[error("{0}")]
     Missing(String),
+    /// Several have the name.
+    #[error("{0}")]
+    Ambiguous(String),
     /// Another program holds it.
     #[error("the sound card is busy: another program uses it")]
     Busy,

@@ -165,6 +165,7 @@ fn unspoken(fault: SpeechFault) -> Fault {
 fn unheard(fault: &SoundFault) -> Fault {
     match fault {
         SoundFault::Missing(_)
+        | SoundFault::Ambiguous(_)
         | SoundFault::Busy
         | SoundFault::Unplugged
         | SoundFault::Silent

@@ -7,6 +7,7 @@ use handlers::camera::{FoundCamera, cameras};
 use handlers::sign::gpio::{CharacterDevice, GpioChip, GpioChips, GpioFault};
 use handlers::sign::{FoundLed, LEDS, leds};
 use handlers::sound::{Card, cards};
+use handlers::speech::{EngineChoice, EngineLimits, Speech as _, SpeechEngine};
 use serde::Serialize;
 use wire::text::visible;
 
@@ -15,6 +16,7 @@ use super::commands::Desk;
 use super::print::{Shade, Style, table};
 use super::problem::Problem;
 use super::settings;
+use crate::speaking::speech_of;
 
 /// What something is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -23,13 +25,15 @@ enum Kind {
     Camera,
     Input,
     Output,
+    Speech,
     Led,
     Gpio,
     Display,
 }
 
 impl Kind {
-    const ALL: [Self; 6] = [Self::Camera, Self::Input, Self::Output, Self::Led, Self::Gpio, Self::Display];
+    const ALL: [Self; 7] =
+        [Self::Camera, Self::Input, Self::Output, Self::Speech, Self::Led, Self::Gpio, Self::Display];
 
     /// What people call several of it, and the settings key that takes its name.
     const fn in_words(self) -> (&'static str, &'static str) {
@@ -37,6 +41,7 @@ impl Kind {
             Self::Camera => ("Cameras", "camera.device"),
             Self::Input => ("Sound inputs", "audio.input"),
             Self::Output => ("Sound outputs", "audio.output"),
+            Self::Speech => ("Speech engines", "speech.command"),
             Self::Led => ("LEDs", "sign.led"),
             Self::Gpio => ("GPIO lines", "sign.gpio"),
             Self::Display => ("Displays", "keeper.display"),
@@ -48,7 +53,7 @@ impl Kind {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 struct Thing {
     kind: Kind,
-    /// As the setting takes it, and the same after a restart.
+    /// As the setting takes it, and the same after a restart; of a speech engine the program alone.
     id: String,
     /// What it is, for people.
     name: String,
@@ -65,6 +70,7 @@ pub(super) fn perform(desk: &mut Desk<'_>, output: Output) -> Result<(), Problem
     let chips = CharacterDevice.chips();
     let mut things = of_cameras(&settings, cameras());
     things.extend(of_cards(&settings, &cards()));
+    things.extend(engines(&settings));
     things.extend(signs(&settings, leds(Path::new(LEDS)), chips.as_deref().unwrap_or_default()));
     if output.json {
         desk.world.print_json(&things);
@@ -102,13 +108,35 @@ fn of_cards(settings: &Settings, cards: &[Card]) -> Vec<Thing> {
             id: card.id.clone(),
             name: card.name.clone(),
             setting: kind.in_words().1,
-            in_use: card.id == wanted,
+            in_use: card.id == wanted || card.also.contains(&wanted),
             problem: None,
         });
         things.collect::<Vec<_>>()
     };
     let mut things = of_way(Kind::Input, settings.audio.input.as_deref(), |card| card.records);
     things.extend(of_way(Kind::Output, settings.audio.output.as_deref(), |card| card.plays));
+    things
+}
+
+/// The engine that is used without a setting, and the one that a setting names.
+fn engines(settings: &Settings) -> Vec<Thing> {
+    let named = settings.speech.command.is_some();
+    let thing = |engine: &SpeechEngine, name: &str, in_use| Thing {
+        kind: Kind::Speech,
+        id: engine.describe(),
+        name: name.to_owned(),
+        setting: Kind::Speech.in_words().1,
+        in_use,
+        problem: engine.ready().err().map(|fault| fault.to_string()),
+    };
+    let unset = SpeechEngine::new(EngineChoice::Espeak { voice: None }, EngineLimits::default());
+    let mut things = Vec::new();
+    if named {
+        things.push(thing(&speech_of(settings), "named by speech.command", true));
+        things.push(thing(&unset, "used where speech.command is not set", false));
+    } else {
+        things.push(thing(&speech_of(settings), "used because speech.command is not set", true));
+    }
     things
 }
 
@@ -196,6 +224,9 @@ fn advice(kind: Kind, key: &str, things: &[&Thing], settings: &Settings) -> Stri
     let file = settings.file().map_or_else(|| "the settings".to_owned(), |file| file.display().to_string());
     match kind {
         Kind::Display => format!("to turn it on or off, write in {file}: {key} = true, or false"),
+        Kind::Speech => format!(
+            "to use another program, which reads a line of text and writes WAV, write in {file}: {key} = [\"PROGRAM\", \"ARGUMENT\"]"
+        ),
         Kind::Camera | Kind::Input | Kind::Output | Kind::Led | Kind::Gpio => {
             let usable = things.iter().find(|thing| thing.problem.is_none());
             match usable {
@@ -265,6 +296,22 @@ mod tests {
     }
 
     #[test]
+    fn the_speech_engine_that_would_be_used_is_listed_with_why_it_cannot_be() {
+        let told = |sets: &[&str]| -> Vec<(String, bool, bool)> {
+            let found = engines(&settings(sets)).into_iter();
+            found.map(|one| (one.id, one.in_use, one.problem.is_some())).collect()
+        };
+        let espeak = told(&[]);
+        assert_eq!((espeak.len(), espeak[0].0.as_str(), espeak[0].1), (1, "espeak-ng", true));
+        assert_eq!(told(&["speech.voice=de"])[0].0, "espeak-ng, voice de");
+        let named = told(&["speech.command=[\"/bin/sh\", \"-c\", \"x\"]"]);
+        assert_eq!(named[0], ("/bin/sh".to_owned(), true, false));
+        assert_eq!((named[1].0.as_str(), named[1].1), ("espeak-ng", false));
+        let missing = told(&["speech.command=[\"/nonexistent/piper\"]"]);
+        assert_eq!(missing[0], ("/nonexistent/piper".to_owned(), true, true));
+    }
+
+    #[test]
     fn cameras_and_cards_are_named_as_the_settings_take_them_and_the_one_in_use_is_marked() {
         let camera = |id: &str, node: &str, problem: Option<&str>| FoundCamera {
             id: id.to_owned(),
@@ -275,14 +322,22 @@ mod tests {
         };
         let found =
             || vec![camera("usb-A-index0", "/dev/video0", Some("busy")), camera("usb-B-index0", "/dev/video2", None)];
-        let card = |id: &str, records, plays| Card { id: id.to_owned(), name: id.to_owned(), records, plays };
-        let found_cards = [card("default", true, true), card("plughw:CARD=Webcam,DEV=0", true, false)];
+        let card = |id: &str, also: &[&str], records, plays| Card {
+            id: id.to_owned(),
+            also: also.iter().map(|name| (*name).to_owned()).collect(),
+            name: id.to_owned(),
+            records,
+            plays,
+        };
+        let webcam = "usb:0d8c:0014,SERIAL=A1,DEV=0";
+        let found_cards = [card("default", &[], true, true), card(webcam, &["plughw:CARD=Webcam,DEV=0"], true, false)];
         let rows: &[(&[&str], &[&str])] = &[
             (&[], &["usb-B-index0", "default", "default"]),
             (&["camera.device=usb-A-index0"], &["usb-A-index0", "default", "default"]),
             (&["camera.device=/dev/video2"], &["usb-B-index0", "default", "default"]),
             (&["camera.device=/dev/v4l/by-id/usb-A-index0"], &["usb-A-index0", "default", "default"]),
-            (&["audio.input=plughw:CARD=Webcam,DEV=0"], &["usb-B-index0", "plughw:CARD=Webcam,DEV=0", "default"]),
+            (&["audio.input=plughw:CARD=Webcam,DEV=0"], &["usb-B-index0", webcam, "default"]),
+            (&["audio.input=usb:0d8c:0014,SERIAL=A1"], &["usb-B-index0", webcam, "default"]),
             (&["camera.device=usb-C-index0", "audio.output=plughw:CARD=Gone,DEV=0"], &["default"]),
         ];
         for (sets, in_use) in rows {

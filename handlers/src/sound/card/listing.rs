@@ -2,6 +2,7 @@
 
 use cpal::traits::{DeviceTrait as _, HostTrait as _};
 
+use super::kernel::{Kernel, KernelCard, Names, names};
 use super::presence::{Presence, look, named_card};
 use super::{CardChoice, DEFAULT, Way, hush};
 
@@ -16,6 +17,8 @@ const PREFIX: &str = "plughw:";
 pub struct Card {
     /// Its lasting name, as the settings take it: it does not change when cards are numbered anew.
     pub id: String,
+    /// Its other names, which the settings take too.
+    pub also: Vec<String>,
     /// What people call it.
     pub name: String,
     /// Whether it can be listened with.
@@ -30,10 +33,15 @@ pub fn cards() -> Vec<Card> {
     let Ok(host) = cpal::host_from_id(cpal::HostId::Alsa) else { return Vec::new() };
     let Ok(devices) = host.devices() else { return Vec::new() };
     let mut cards: Vec<Card> = Vec::new();
+    let of_kernel = Kernel::system().cards();
     for device in devices {
         let Ok(id) = device.id() else { continue };
         let id = id.id();
-        if !is_choice(id) || cards.iter().any(|card| card.id == id) {
+        if !is_choice(id) {
+            continue;
+        }
+        let Names { own, also } = lasting(id, &of_kernel);
+        if cards.iter().any(|card| card.id == own) {
             continue;
         }
         let name = device.description().map_or_else(|_| id.to_owned(), |description| description.name().to_owned());
@@ -44,16 +52,26 @@ pub fn cards() -> Vec<Card> {
             Presence::Unknown => said,
         };
         let (records, plays) = (there(Way::In, device.supports_input()), there(Way::Out, device.supports_output()));
-        cards.push(Card { id: id.to_owned(), name, records, plays });
+        cards.push(Card { id: own, also, name, records, plays });
     }
     let there = |way| look(&CardChoice::Default, way) == Presence::There;
     let (records, plays) = (there(Way::In), there(Way::Out));
     if (records || plays) && cards.iter().all(|card| card.id != DEFAULT) {
         // ALSA has a default wherever there is a card, and lists it only where somebody gave it a description.
-        cards.push(Card { id: DEFAULT.to_owned(), name: "Default sound card".to_owned(), records, plays });
+        let (id, name) = (DEFAULT.to_owned(), "Default sound card".to_owned());
+        cards.push(Card { id, also: Vec::new(), name, records, plays });
     }
     cards.sort_by_key(|card| (card.id != DEFAULT, card.id.clone()));
     cards
+}
+
+/// The names of what ALSA calls so.
+fn lasting(id: &str, of_kernel: &[KernelCard]) -> Names {
+    let card = named_card(id).and_then(|(card, device)| {
+        let of_that_id = of_kernel.iter().find(|one| one.id == card)?;
+        Some(names(of_kernel, of_that_id, device?))
+    });
+    card.unwrap_or_else(|| Names { own: id.to_owned(), also: Vec::new() })
 }
 
 /// Whether people may choose it: the default, a sound server, or a card by its name.

@@ -1,17 +1,21 @@
 //! Sound cards of the system, through cpal and ALSA.
 //!
 //! Finds a card by its name, asks what it advertises, and turns the system's errors into [`SoundFault`]s. A card that was named is that
-//! card or none. Cards are looked for anew each time, and nothing stays open between two sounds.
+//! card or none: one on USB is looked up by what is lasting about it at each opening, and again once it is open. Cards are looked for anew each time, and nothing stays open between two sounds.
 
 use std::str::FromStr as _;
 
+use config::UsbCard;
 use cpal::traits::{DeviceTrait as _, HostTrait as _};
 use cpal::{ErrorKind, SampleFormat, SupportedBufferSize, SupportedStreamConfigRange};
 
+use self::kernel::{Kernel, KernelCard, Lost};
 use super::SoundFault;
 use super::flow::Upset;
 use super::form::{Form, Format, Offer};
 
+mod identity;
+mod kernel;
 mod listing;
 #[cfg(test)]
 mod loopback;
@@ -30,7 +34,9 @@ pub use recording::CardRecording;
 pub enum CardChoice {
     /// What ALSA calls `default`.
     Default,
-    /// This one and no other, by a name as [`cards`] gives it.
+    /// This one on USB and no other, by what is lasting about it.
+    Usb(UsbCard),
+    /// This one and no other, by a name of ALSA's.
     Named(String),
 }
 
@@ -39,13 +45,14 @@ impl CardChoice {
     pub fn of_setting(setting: Option<&str>) -> Self {
         match setting {
             None | Some(DEFAULT) => Self::Default,
-            Some(name) => Self::Named(name.to_owned()),
+            Some(name) => name.parse().map_or_else(|_| Self::Named(name.to_owned()), Self::Usb),
         }
     }
 
     fn describe(&self) -> String {
         match self {
             Self::Default => "default sound card".to_owned(),
+            Self::Usb(card) => card.to_string(),
             Self::Named(name) => name.clone(),
         }
     }
@@ -55,6 +62,8 @@ impl CardChoice {
 const DEFAULT: &str = "default";
 /// How cpal marks its names of ALSA's devices.
 const ALSA: &str = "alsa:";
+/// How ALSA names a card of the kernel, with conversions, so that it can be used by several ways.
+const CARD_NAME: &str = "plughw:CARD=";
 
 /// Which way sound goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,29 +90,52 @@ fn hush() {
     let _ = alsa::Output::local_error_handler();
 }
 
-/// The chosen card.
-fn find(choice: &CardChoice, way: Way) -> Result<cpal::Device, SoundFault> {
-    hush();
-    let host = cpal::host_from_id(cpal::HostId::Alsa);
-    let host = host.map_err(|error| SoundFault::Missing(format!("ALSA is not available: {error}")))?;
-    match choice {
-        CardChoice::Default => {
-            let device = match way {
-                Way::In => host.default_input_device(),
-                Way::Out => host.default_output_device(),
-            };
-            device.ok_or_else(|| presence::missing(choice, way))
-        }
-        CardChoice::Named(name) => {
-            let id = cpal::DeviceId::from_str(&format!("{ALSA}{}", name.trim_start_matches(ALSA)));
-            let device = id.ok().and_then(|id| host.device_by_id(&id));
-            device.ok_or_else(|| presence::missing(choice, way))
+/// The chosen card, as it was found.
+struct Found {
+    device: cpal::Device,
+    /// What a name for a card on USB led to.
+    usb: Option<(UsbCard, KernelCard)>,
+}
+
+impl Found {
+    /// Refuses a card that is not any more what was chosen: it went, and another one may have its number. Asked between opening and the first sound.
+    fn is_still_it(&self) -> Result<(), SoundFault> {
+        let Some((name, card)) = &self.usb else { return Ok(()) };
+        match Kernel::system().resolve(name) {
+            Ok(now) if now.is(card) => Ok(()),
+            Ok(_) | Err(Lost::Gone) => Err(SoundFault::Unplugged),
+            Err(several) => Err(several.fault(name)),
         }
     }
 }
 
+/// Looks for the chosen card.
+fn find(choice: &CardChoice, way: Way) -> Result<Found, SoundFault> {
+    hush();
+    let host = cpal::host_from_id(cpal::HostId::Alsa);
+    let host = host.map_err(|error| SoundFault::Missing(format!("ALSA is not available: {error}")))?;
+    let named = |name: &str| {
+        let id = cpal::DeviceId::from_str(&format!("{ALSA}{}", name.trim_start_matches(ALSA)));
+        id.ok().and_then(|id| host.device_by_id(&id))
+    };
+    let (device, usb) = match choice {
+        CardChoice::Default => match way {
+            Way::In => (host.default_input_device(), None),
+            Way::Out => (host.default_output_device(), None),
+        },
+        CardChoice::Named(name) => (named(name), None),
+        CardChoice::Usb(name) => {
+            let card = Kernel::system().resolve(name).map_err(|lost| lost.fault(name))?;
+            (named(&card.alsa_name(name.device)), Some((name.clone(), card)))
+        }
+    };
+    let device = device.ok_or_else(|| presence::missing(choice, way))?;
+    Ok(Found { device, usb })
+}
+
 /// What the card advertises that way. Opens it for a moment.
-fn offers(device: &cpal::Device, choice: &CardChoice, way: Way) -> Result<Vec<Offer>, SoundFault> {
+fn offers(found: &Found, choice: &CardChoice, way: Way) -> Result<Vec<Offer>, SoundFault> {
+    let device = &found.device;
     let offered: Result<Vec<Offer>, cpal::Error> = match way {
         Way::In => device.supported_input_configs().map(|all| all.filter_map(|one| offer(&one)).collect()),
         Way::Out => device.supported_output_configs().map(|all| all.filter_map(|one| offer(&one)).collect()),
@@ -195,6 +227,7 @@ const fn another_form_may_help(fault: &SoundFault) -> bool {
     match fault {
         SoundFault::Unusable(_) | SoundFault::Driver(_) | SoundFault::Silent => true,
         SoundFault::Missing(_)
+        | SoundFault::Ambiguous(_)
         | SoundFault::Busy
         | SoundFault::Unplugged
         | SoundFault::Forbidden(_)

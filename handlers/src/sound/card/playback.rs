@@ -12,7 +12,7 @@ use cpal::traits::{DeviceTrait as _, StreamTrait as _};
 use tokio_util::sync::CancellationToken;
 
 use super::presence::{BELIEVED, Presence, absent, look, remember, remembered};
-use super::{CardChoice, Way, another_form_may_help, build, cannot_open, find, offers, sample_format, upset};
+use super::{CardChoice, Found, Way, another_form_may_help, build, cannot_open, find, offers, sample_format, upset};
 use crate::clock::{Clock as _, SystemClock};
 use crate::sound::flow::{Errors, Feeder};
 use crate::sound::form::{Form, Offer, candidates};
@@ -68,9 +68,9 @@ impl CardPlayback {
         told.recv_timeout(PROBE_MAX).unwrap_or(last)
     }
 
-    fn offers(&self) -> Result<(cpal::Device, Vec<Offer>), SoundFault> {
+    fn offers(&self) -> Result<(Found, Vec<Offer>), SoundFault> {
         let found = find(&self.choice, Way::Out)
-            .and_then(|device| offers(&device, &self.choice, Way::Out).map(|offers| (device, offers)));
+            .and_then(|card| offers(&card, &self.choice, Way::Out).map(|offers| (card, offers)));
         remember(&self.choice, Way::Out, !matches!(found, Err(SoundFault::Missing(_))));
         found
     }
@@ -98,10 +98,10 @@ impl Playback for CardPlayback {
         if pcm.samples.is_empty() {
             return Ok(());
         }
-        let (device, offers) = self.offers()?;
+        let (card, offers) = self.offers()?;
         let mut last = SoundFault::Unusable(format!("{} offers no form of sound that is known here", self.name()));
         for form in candidates(&offers) {
-            match self.play_as(&device, form, pcm, stop) {
+            match self.play_as(&card, form, pcm, stop) {
                 Err((fault, false)) if another_form_may_help(&fault) => last = fault,
                 done => return done.map_err(|(fault, _)| fault),
             }
@@ -162,20 +162,14 @@ impl Shared {
 
 impl CardPlayback {
     /// Plays in one form; a fault comes with whether any of the sound was taken.
-    fn play_as(
-        &self,
-        device: &cpal::Device,
-        form: Form,
-        pcm: &Pcm,
-        stop: &CancellationToken,
-    ) -> Result<(), (SoundFault, bool)> {
+    fn play_as(&self, card: &Found, form: Form, pcm: &Pcm, stop: &CancellationToken) -> Result<(), (SoundFault, bool)> {
         let samples = pcm.at(form.rate_hz).map_err(|fault| (fault, false))?;
         let shared = Arc::new(Shared::default());
         let feeder = Mutex::new(Feeder::new(form, samples));
         let feeder = Arc::new(feeder);
         let built = build(&form, |config| {
             let (feeder, of_data, of_error) = (Arc::clone(&feeder), Arc::clone(&shared), Arc::clone(&shared));
-            device.build_output_stream_raw(
+            card.device.build_output_stream_raw(
                 config,
                 sample_format(form.format),
                 move |data, info| serve(&feeder, &of_data, form, data, info),
@@ -184,6 +178,7 @@ impl CardPlayback {
             )
         });
         let stream = built.map_err(|error| (cannot_open(&error, &self.choice, Way::Out), false))?;
+        card.is_still_it().map_err(|fault| (fault, false))?;
         stream.play().map_err(|error| (cannot_open(&error, &self.choice, Way::Out), false))?;
         let ended = shared.end(stop);
         drop(stream);

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use rustix::fs::{Access, access};
 
+use super::kernel::Kernel;
 use super::{ALSA, CardChoice, Way};
 use crate::clock::{BootTime, Clock as _, SystemClock};
 use crate::sound::SoundFault;
@@ -67,6 +68,10 @@ fn look_in(cards: &Path, choice: &CardChoice, way: Way) -> Presence {
         // A default that could not be opened a moment ago leads to none of the cards there are.
         CardChoice::Default if any(cards, way) && !failed_lately(choice, way) => Presence::There,
         CardChoice::Default => Presence::Unknown,
+        CardChoice::Usb(name) => match Kernel::system().resolve(name) {
+            Ok(card) => look_in(cards, &CardChoice::Named(card.alsa_name(name.device)), way),
+            Err(_) => Presence::Absent,
+        },
         CardChoice::Named(name) => match named_card(name) {
             Some((card, Some(device))) => {
                 let end = if way == Way::In { 'c' } else { 'p' };
@@ -104,9 +109,14 @@ pub(super) fn missing(choice: &CardChoice, way: Way) -> SoundFault {
 
 /// The words for a card that is absent.
 pub(super) fn absent(choice: &CardChoice, way: Way) -> SoundFault {
+    let or_cannot = |name: &str| format!("the sound card {name} is not connected, or cannot {}", way.verb());
     SoundFault::Missing(match choice {
         CardChoice::Default => format!("there is no sound card that can {} on this device", way.verb()),
-        CardChoice::Named(name) => format!("the sound card {name} is not connected, or cannot {}", way.verb()),
+        CardChoice::Usb(name) => match Kernel::system().resolve(name) {
+            Err(lost) => return lost.fault(name),
+            Ok(_) => or_cannot(&name.to_string()),
+        },
+        CardChoice::Named(name) => or_cannot(name),
     })
 }
 

@@ -13,7 +13,7 @@ use cpal::traits::{DeviceTrait as _, StreamTrait as _};
 use super::playback::{POLL, rest};
 use super::presence::{BELIEVED, Presence, absent, look, remember, remembered};
 use super::{
-    CardChoice, CardPlayback, Way, another_form_may_help, build, cannot_open, find, offers, sample_format, upset,
+    CardChoice, CardPlayback, Found, Way, another_form_may_help, build, cannot_open, find, offers, sample_format, upset,
 };
 use crate::clock::{Clock as _, SystemClock};
 use crate::sound::flow::Errors;
@@ -73,7 +73,7 @@ impl Recording for CardRecording {
 /// A card that records in the first of the forms that it records in.
 struct Running {
     choice: CardChoice,
-    device: cpal::Device,
+    card: Found,
     form: Form,
     /// What is tried when this form brings no sound.
     others: std::vec::IntoIter<Form>,
@@ -98,10 +98,10 @@ struct Told {
 
 impl Running {
     fn open(choice: &CardChoice) -> Result<Self, SoundFault> {
-        let device = find(choice, Way::In)?;
-        let mut forms = candidates(&offers(&device, choice, Way::In)?).into_iter();
-        let (form, flow) = next_form(&device, choice, &mut forms, None)?;
-        Ok(Self { choice: choice.clone(), device, form, others: forms, flow: Some(flow), heard: false })
+        let card = find(choice, Way::In)?;
+        let mut forms = candidates(&offers(&card, choice, Way::In)?).into_iter();
+        let (form, flow) = next_form(&card, choice, &mut forms, None)?;
+        Ok(Self { choice: choice.clone(), card, form, others: forms, flow: Some(flow), heard: false })
     }
 }
 
@@ -123,7 +123,7 @@ impl RecordingStream for Running {
             return Err(fault);
         }
         self.flow = None;
-        let (form, flow) = next_form(&self.device, &self.choice, &mut self.others, Some(fault))?;
+        let (form, flow) = next_form(&self.card, &self.choice, &mut self.others, Some(fault))?;
         (self.form, self.flow) = (form, Some(flow));
         Ok(None)
     }
@@ -131,7 +131,7 @@ impl RecordingStream for Running {
 
 /// Starts the card in the next form in which it starts.
 fn next_form(
-    device: &cpal::Device,
+    card: &Found,
     choice: &CardChoice,
     forms: &mut std::vec::IntoIter<Form>,
     fault: Option<SoundFault>,
@@ -140,7 +140,7 @@ fn next_form(
         SoundFault::Unusable(format!("{} offers no form of sound that is known here", choice.describe()))
     });
     for form in forms {
-        match Flow::start(device, choice, form) {
+        match Flow::start(card, choice, form) {
             Ok(flow) => return Ok((form, flow)),
             Err(fault) if another_form_may_help(&fault) => last = fault,
             Err(fault) => return Err(fault),
@@ -151,12 +151,12 @@ fn next_form(
 }
 
 impl Flow {
-    fn start(device: &cpal::Device, choice: &CardChoice, form: Form) -> Result<Self, SoundFault> {
+    fn start(card: &Found, choice: &CardChoice, form: Form) -> Result<Self, SoundFault> {
         let told = Arc::new(Told::default());
         let built = build(&form, |config| {
             let (give, pieces) = sync_channel(QUEUE_MAX);
             let (of_data, of_error) = (Arc::clone(&told), Arc::clone(&told));
-            let stream = device.build_input_stream_raw(
+            let stream = card.device.build_input_stream_raw(
                 config,
                 sample_format(form.format),
                 move |data, _| of_data.heard(&give, mix(&form, data.bytes())),
@@ -166,6 +166,7 @@ impl Flow {
             Ok((stream, pieces))
         });
         let (stream, pieces) = built.map_err(|error| cannot_open(&error, choice, Way::In))?;
+        card.is_still_it()?;
         stream.play().map_err(|error| cannot_open(&error, choice, Way::In))?;
         Ok(Self { pieces, _stream: stream, told })
     }
