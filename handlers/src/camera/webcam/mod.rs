@@ -1,5 +1,5 @@
 //! The Video4Linux adapter against the kernel's own driver for USB webcams, `uvcvideo`, and a webcam that sends any bytes that it is given
-//! (`tests/src/bin/webcam`). `make test-vm` runs these in a throw-away machine (`scripts/test-vm.sh`); elsewhere they are ignored.
+//! (`tests/src/bin/usb_device`). `make test-vm` runs these in a throw-away machine (`scripts/test-vm.sh`); elsewhere they are ignored.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "tests")]
 
 use std::fs;
@@ -33,8 +33,8 @@ impl Webcam {
         for (name, bytes) in frames {
             fs::write(folder.path().join(name), bytes).unwrap();
         }
-        let mut command = Command::new("webcam");
-        command.arg(folder.path()).args(words).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut command = Command::new("usb_device");
+        command.arg("webcam").arg(folder.path()).args(words).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = command.spawn().unwrap();
         let mut line = String::new();
         BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();

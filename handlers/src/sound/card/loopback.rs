@@ -26,23 +26,23 @@ const SINGLE_CARD: &str = "snd_aloop.1";
 /// What the kernel says of its one place to play on.
 const SINGLE_PLAYS: &str = "/proc/asound/Single/pcm0p/sub0/status";
 const RATE_HZ: u32 = 16_000;
-const PITCH_HZ: f64 = 1000.0;
+pub(super) const PITCH_HZ: f64 = 1000.0;
 /// The effective value of a tone at half of what is loudest.
 const LOUDNESS: f64 = 0.353_553;
-const ATTEMPTS_MAX: u32 = 5;
+pub(super) const ATTEMPTS_MAX: u32 = 5;
 /// Long enough for anything of the emulated machine.
-const SOON: Duration = Duration::from_secs(20);
+pub(super) const SOON: Duration = Duration::from_secs(20);
 
-fn playback(card: &str) -> CardPlayback {
+pub(super) fn playback(card: &str) -> CardPlayback {
     CardPlayback::new(CardChoice::of_setting(Some(card)))
 }
 
-fn recording(card: &str) -> CardRecording {
+pub(super) fn recording(card: &str) -> CardRecording {
     CardRecording::new(CardChoice::of_setting(Some(card)))
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "a sample is a whole number")]
-fn pcm(seconds: usize) -> Pcm {
+pub(super) fn pcm(seconds: usize) -> Pcm {
     let samples = tone(PITCH_HZ, RATE_HZ, seconds * usize::try_from(RATE_HZ).unwrap());
     Pcm { rate_hz: RATE_HZ, samples: samples.iter().map(|sample| (sample * 32_767.0) as i16).collect() }
 }
@@ -61,14 +61,14 @@ impl Drop for PulledOut {
 }
 
 /// Plays in a thread of its own.
-fn playing(card: &str, seconds: usize) -> (JoinHandle<Result<(), SoundFault>>, CancellationToken) {
+pub(super) fn playing(card: &str, seconds: usize) -> (JoinHandle<Result<(), SoundFault>>, CancellationToken) {
     let (playback, stop) = (playback(card), CancellationToken::new());
     let heard = stop.clone();
     (thread::spawn(move || playback.play(&pcm(seconds), &heard)), stop)
 }
 
 /// What is heard, from the first loud piece on, until `enough` samples of it came.
-fn record(stream: &mut dyn RecordingStream, enough: usize) -> Vec<f32> {
+pub(super) fn record(stream: &mut dyn RecordingStream, enough: usize) -> Vec<f32> {
     let (mut samples, began) = (Vec::new(), Instant::now());
     while samples.len() < enough {
         assert!(began.elapsed() < SOON, "{} samples", samples.len());
@@ -81,7 +81,7 @@ fn record(stream: &mut dyn RecordingStream, enough: usize) -> Vec<f32> {
 }
 
 /// The half second whose loudness wavers least, from one hundredth of a second to the next, if none of these is silent.
-fn gap_free(samples: &[f32], rate_hz: u32) -> Option<&[f32]> {
+pub(super) fn gap_free(samples: &[f32], rate_hz: u32) -> Option<&[f32]> {
     let rate = usize::try_from(rate_hz).unwrap();
     let (half, piece) = (rate / 2, rate / 100);
     let wavers = |window: &[f32]| {

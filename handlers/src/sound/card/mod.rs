@@ -24,6 +24,8 @@ mod presence;
 mod recording;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod usb;
 
 pub use listing::{Card, cards};
 pub use playback::CardPlayback;

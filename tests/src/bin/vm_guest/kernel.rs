@@ -1,5 +1,5 @@
-//! What the kernel itself says of the camera and the time: each opening and last closing of a camera's handle, by probes of its
-//! functions, and the time stamp of each frame that is handed out. All by the clock that LED events carry too.
+//! What the kernel itself says of captures and the time: each opening and last closing of a camera's handle, and of a sound card's, by
+//! probes of its functions, and the time stamp of each frame that is handed out. All by the clock that LED events carry too.
 
 use std::{fs, path::Path, time::Duration};
 
@@ -7,8 +7,10 @@ use anyhow::{Context, Result, ensure};
 use rustix::time::{ClockId, clock_gettime};
 
 const TRACING: &str = "/sys/kernel/tracing";
-/// The functions behind open and the last close of a camera.
-const PROBES: &str = "p:camera_opened v4l2_open\np:camera_closed v4l2_release\n";
+/// The functions behind open and the last close of a camera, and of a sound card to hear with; the last close of one to play on is the same
+/// function, so nothing is played while a test looks.
+const PROBES: &str = "p:camera_opened v4l2_open\np:camera_closed v4l2_release\n\
+                      p:sound_opened snd_pcm_capture_open\np:sound_closed snd_pcm_release\n";
 /// Our own program, which sets the camera's controls.
 const OURSELVES: &str = "vm_guest";
 
@@ -28,7 +30,7 @@ fn duration(clock: ClockId) -> Duration {
     Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// What the device did to its camera, the first first.
+/// What the device did to its camera and its microphone, the first first.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) opened: Vec<Duration>,
@@ -82,8 +84,8 @@ fn of_trace(trace: &str) -> Seen {
         }
         let at = Duration::from_secs_f64(at);
         match event {
-            "camera_opened" => seen.opened.push(at),
-            "camera_closed" => seen.closed.push(at),
+            "camera_opened" | "sound_opened" => seen.opened.push(at),
+            "camera_closed" | "sound_closed" => seen.closed.push(at),
             "v4l2_dqbuf" => seen.frames.extend(time_stamp(about)),
             _ => {}
         }

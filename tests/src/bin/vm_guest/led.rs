@@ -106,6 +106,18 @@ impl Led {
         }
     }
 
+    /// Waits until it is off.
+    pub(crate) fn wait_until_dark(&self, limit: Duration) -> Result<()> {
+        let began = Instant::now();
+        while self.changes().last().is_some_and(|change| change.on) {
+            if began.elapsed() > limit {
+                bail!("the LED shines for more than {limit:?}");
+            }
+            thread::sleep(POLL);
+        }
+        Ok(())
+    }
+
     /// Takes the light away, as a pulled cable would, and waits until the kernel has noticed.
     pub(crate) fn unplug(self) -> Result<()> {
         let path = Path::new(LEDS).join(&self.name);

@@ -1,6 +1,6 @@
 //! The only program of the virtual machine that `scripts/test-vm.sh` starts: `latchkeyd` with a real V4L2 camera (the kernel's
 //! test driver vivid) and a real LED class device, and `latchkey` as its agent: from pairing to a picture of a known colour, in the order
-//! that the kernel saw, then with the camera pulled out, and with faults at random; and once more with a USB light that comes and goes.
+//! that the kernel saw, then with the camera pulled out, with a USB webcam and a USB sound card, and with faults at random; and once more with a USB light that comes and goes.
 //!
 //! `vm_guest bench` has the benchmark measure the machine's devices instead (`scripts/bench-vm.sh`).
 //!
@@ -22,6 +22,7 @@ mod plug;
 mod programs;
 mod replug;
 mod soak;
+mod sound_card;
 mod usb_light;
 mod webcam;
 
@@ -96,6 +97,7 @@ fn story(device: &Device, daemon: &mut Daemon, kernel: &Kernel, led: Led) -> Res
     plug::pulled_out(device, daemon, kernel, &led)?;
     picture_of(device, kernel, &led, first)?;
     webcam::by_its_name(device, daemon, kernel, &led, [first, second])?;
+    sound_card::by_its_serial(device, daemon, kernel, &led)?;
     soak::snapshots(device, daemon)?;
     without_a_sign(device, led)?;
     daemon.stop()?;

@@ -1,4 +1,4 @@
-//! The sign, the camera's handles and the records, in the kernel's own order.
+//! The sign, the handles of captures and the records, in the kernel's own order.
 
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ use crate::{
 };
 
 /// The sign stays on for 3 s after it went on; the rest is slowness.
-const DARK_AGAIN: Duration = Duration::from_secs(20);
-/// How long the sign may shine once no camera is open any more.
+pub(crate) const DARK_AGAIN: Duration = Duration::from_secs(20);
+/// How long the sign may shine once no capture handle is open any more.
 const LIT_AFTERWARDS_MAX: Duration = Duration::from_secs(3);
 /// The least time for which it shines.
 const SHINES_MIN: Duration = Duration::from_millis(2_900);
@@ -40,14 +40,14 @@ pub(crate) fn lighting(led: &Led, index: usize) -> Result<Lighting> {
 pub(crate) fn check(device: &Device, kernel: &Kernel, lighting: &Lighting) -> Result<Seen> {
     let seen = kernel.seen()?;
     let (on, off) = (lighting.on.at, lighting.off.at);
-    let first = seen.opened.iter().min().context("the kernel saw no camera opened")?;
-    let last = seen.closed.iter().max().context("the kernel saw no camera closed")?;
-    ensure!(seen.open_now() == 0, "the LED is off, and a camera is open: {seen:?}");
-    ensure!(on <= *first, "a camera was opened {:?} before the LED went on", on - *first);
+    let first = seen.opened.iter().min().context("the kernel saw no capture handle opened")?;
+    let last = seen.closed.iter().max().context("the kernel saw no capture handle closed")?;
+    ensure!(seen.open_now() == 0, "the LED is off, and a capture handle is open: {seen:?}");
+    ensure!(on <= *first, "a capture handle was opened {:?} before the LED went on", on - *first);
     ensure!(seen.frames.iter().all(|frame| on <= *frame), "a frame is older than the light: {seen:?}");
-    ensure!(*last <= off, "a camera was closed {:?} after the LED went off", *last - off);
+    ensure!(*last <= off, "a capture handle was closed {:?} after the LED went off", *last - off);
     ensure!(off - on >= SHINES_MIN, "the LED shone for {:?} only", off - on);
-    ensure!(off - *last <= LIT_AFTERWARDS_MAX, "the LED shone for {:?} with no camera open", off - *last);
+    ensure!(off - *last <= LIT_AFTERWARDS_MAX, "the LED shone for {:?} with no capture handle open", off - *last);
     records_agree(device, lighting, *first)?;
     said(&format!(
         "by the kernel's clock: light on, {} ms, first of {} handles opened, {} frames, last closed, {} ms, light off; the records agree",

@@ -29,8 +29,8 @@ struct Webcam {
 impl Webcam {
     /// One that sends the files of a folder.
     fn plug_in(folder: &Path) -> Result<Self> {
-        let mut command = Command::new("webcam");
-        let mut process = command.arg(folder).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let mut command = Command::new("usb_device");
+        let mut process = command.arg("webcam").arg(folder).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let mut line = String::new();
         BufReader::new(process.stdout.take().context("no output")?).read_line(&mut line)?;
         let (pictures, metadata) = line.trim().split_once(' ').with_context(|| format!("the webcam says: {line}"))?;

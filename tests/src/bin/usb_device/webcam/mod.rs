@@ -1,39 +1,32 @@
-//! `webcam FOLDER [mjpeg|yuyv] [WIDTHxHEIGHT] [SERIAL]`: plugs a USB webcam into this computer that sends the files in FOLDER as its
-//! pictures, whatever they are (`reel.rs` tells the order).
-//!
-//! The kernel's own drivers do the rest: the webcam is a device of the USB Video Class behind the virtual host controller `vhci-hcd`, so
-//! what a program meets is `uvcvideo` and a camera that it cannot tell from one of plastic. Says one line with the device nodes once they are
-//! there, the one of pictures first; pulled out when its standard input ends. Only for the virtual machine of the tests.
-
-#![allow(clippy::print_stdout, reason = "its line is its result")]
-#![allow(clippy::disallowed_methods, reason = "a webcam keeps its own time, and the kernel is polled")]
+//! `usb_device webcam FOLDER [mjpeg|yuyv] [WIDTHxHEIGHT] [SERIAL]`: a USB webcam that sends the files in FOLDER as its pictures, whatever
+//! they are (`reel.rs` tells the order). Its line names the device nodes, the one of pictures first.
 
 mod reel;
-mod usbip;
-mod uvc;
+mod video;
 
 use std::{
     collections::VecDeque,
-    env, fs,
-    io::{Read as _, stdin},
+    fs,
     path::{Path, PathBuf},
-    sync::mpsc::{self, Receiver, RecvTimeoutError, TryRecvError},
-    thread,
+    sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError},
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, bail, ensure};
 
-use reel::{Frame, Reel};
-use usbip::{Answer, Line, Request};
-use uvc::Change;
+use self::{
+    reel::{Frame, Reel},
+    video::Change,
+};
+use crate::{
+    announce, end_of_input,
+    usbip::{Answer, Line, Port, Request, Speed},
+    wait_for,
+};
 
-const USB_DEVICES: &str = "/sys/bus/usb/devices";
-/// The kernel knows a webcam within a second; the machine is slow.
-const KNOWN: Duration = Duration::from_secs(30);
-const POLL: Duration = Duration::from_millis(20);
+pub(crate) const USAGE: &str = "webcam FOLDER [mjpeg|yuyv] [WIDTHxHEIGHT] [SERIAL]";
 /// From frame to frame.
-const PACE: Duration = Duration::from_nanos(uvc::INTERVAL as u64 * 100);
+const PACE: Duration = Duration::from_nanos(video::INTERVAL as u64 * 100);
 /// A payload's head: its own length, then `END OF HEADER`, and by frame which of two turns it is, its last part, or a fault.
 const PAYLOAD_HEAD_BYTES: usize = 2;
 const END_OF_HEADER: u8 = 0x80;
@@ -78,30 +71,20 @@ impl Look {
     }
 }
 
-fn main() -> Result<()> {
-    let mut words = env::args().skip(1);
-    let folder = words.next().context("usage: webcam FOLDER [mjpeg|yuyv] [WIDTHxHEIGHT] [SERIAL]")?;
-    let look = Look::from_words(words)?;
-    let serial = look.serial.clone();
-    let mut webcam = Webcam::plug_in(look, Reel::new(Path::new(&folder)))?;
-    thread::spawn(move || match wait_for_nodes(&serial) {
-        Ok(nodes) => println!("{}", nodes.join(" ")),
-        Err(error) => println!("FAILED: {error:#}"),
+pub(crate) fn run(mut words: impl Iterator<Item = String>) -> Result<()> {
+    let folder = words.next().context(USAGE)?;
+    let mut webcam = Webcam::plug_in(Look::from_words(words)?, Reel::new(Path::new(&folder)))?;
+    let port = webcam.line.port.clone();
+    announce({
+        let port = port.clone();
+        // One for pictures and one for what the kernel tells about them.
+        move || Some(nodes(&port)).filter(|nodes| nodes.len() == 2).map(|nodes| nodes.join(" "))
     });
     webcam.run(&end_of_input())?;
-    let nodes = nodes_of(&webcam.look.serial);
+    let nodes = nodes(&port);
     drop(webcam);
-    wait_until("the kernel still knows the webcam", || nodes.iter().all(|node| !Path::new(node).exists()))
-}
-
-/// Closes when standard input ends, which is how a webcam is pulled out.
-fn end_of_input() -> Receiver<()> {
-    let (held, closed) = mpsc::channel();
-    thread::spawn(move || {
-        let _ = stdin().lock().read_to_end(&mut Vec::new());
-        drop(held);
-    });
-    closed
+    let gone = || nodes.iter().all(|node| !Path::new(node).exists()).then_some(());
+    wait_for("the kernel still knows the webcam", gone)
 }
 
 struct Webcam {
@@ -121,7 +104,7 @@ struct Webcam {
 
 impl Webcam {
     fn plug_in(look: Look, reel: Reel) -> Result<Self> {
-        let (line, due) = (Line::plug_in()?, Instant::now());
+        let (line, due) = (Line::plug_in(Speed::High)?, Instant::now());
         Ok(Self { look, line, reel, reads: VecDeque::new(), frames: VecDeque::new(), sent: 0, turn: 0, due })
     }
 
@@ -143,6 +126,8 @@ impl Webcam {
 
     fn take(&mut self, request: Request) -> Result<()> {
         match request {
+            // It has no endpoint for that.
+            Request::Stream { number, .. } => self.line.answer(number, &Answer::Stall),
             Request::Read { number, room } => {
                 self.reads.push_back((number, room));
                 Ok(())
@@ -153,18 +138,11 @@ impl Webcam {
                 self.line.withdrawn(number, self.reads.len() < open)
             }
             Request::Control { number, setup, data, room } => {
-                let (answer, change) = uvc::control(&self.look, setup, &data);
+                let (answer, change) = video::control(&self.look, setup, &data);
                 if change == Change::Begins {
                     (self.frames, self.sent) = (self.reel.stream()?.into(), 0);
                 }
-                match answer {
-                    Answer::Bytes(_) if !data.is_empty() => self.line.taken(number, data.len()),
-                    Answer::Bytes(mut bytes) => {
-                        bytes.truncate(room);
-                        self.line.answer(number, &Answer::Bytes(bytes))
-                    }
-                    Answer::Stall => self.line.answer(number, &Answer::Stall),
-                }
+                self.line.answer_control(number, answer, &data, room)
             }
         }
     }
@@ -205,36 +183,11 @@ impl Webcam {
     }
 }
 
-/// The device nodes of the webcam with this serial number, the one of pictures first.
-fn nodes_of(serial: &str) -> Vec<String> {
-    let read = |path: PathBuf| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
-    let folders = |path: &Path| -> Vec<PathBuf> {
-        fs::read_dir(path).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path())).collect()
-    };
-    let ours = folders(Path::new(USB_DEVICES)).into_iter().filter(|device| read(device.join("serial")) == serial);
-    let interfaces = ours.flat_map(|device| folders(&device));
-    let mut nodes: Vec<(String, PathBuf)> = interfaces
-        .flat_map(|interface| folders(&interface.join("video4linux")))
-        .map(|node| (read(node.join("index")), node))
-        .collect();
-    nodes.sort();
-    let name = |node: PathBuf| Some(format!("/dev/{}", node.file_name()?.to_string_lossy()));
-    nodes.into_iter().filter_map(|(_, node)| name(node)).collect()
-}
-
-fn wait_for_nodes(serial: &str) -> Result<Vec<String>> {
-    // One for pictures and one for what the kernel tells about them.
-    let here =
-        || Some(nodes_of(serial)).filter(|nodes| nodes.len() == 2 && nodes.iter().all(|n| Path::new(n).exists()));
-    wait_until("the kernel made no camera of the webcam", || here().is_some())?;
-    here().context("the webcam went away again")
-}
-
-fn wait_until(what: &'static str, done: impl Fn() -> bool) -> Result<()> {
-    let began = Instant::now();
-    while !done() {
-        ensure!(began.elapsed() < KNOWN, "{what}");
-        thread::sleep(POLL);
-    }
-    Ok(())
+/// The device nodes that are made of what is plugged in there, the one of pictures first.
+fn nodes(port: &Port) -> Vec<String> {
+    let index = |part: &Path| fs::read_to_string(part.join("index")).unwrap_or_default();
+    let mut parts: Vec<PathBuf> = port.parts("video4linux");
+    parts.sort_by_key(|part| index(part));
+    let name = |part: &PathBuf| Some(format!("/dev/{}", part.file_name()?.to_string_lossy()));
+    parts.iter().filter_map(name).filter(|node| Path::new(node).exists()).collect()
 }
