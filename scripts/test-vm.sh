@@ -39,8 +39,8 @@ scripts/vm.sh --fetch 2> >(tee "$errors" >&2) || code=$?
 wait # for tee
 if [ "$code" = 77 ]; then skip "$(tail -n 1 "$errors" | sed 's/^vm: //')"; fi
 
-# Two webcams, and an input that scales to any size. One start of the machine serves all.
-CAMERA='vivid n_devs=3 node_types=0x1,0x1,0x1 num_inputs=1,1,1 input_types=0,0,3 vid_cap_nr=0,1,2 ccs_cap_mode=-1,-1,4'
+# Two webcams, an input that scales to any size, and a camera by the interface for pictures in pieces. One start of the machine serves all.
+CAMERA='vivid n_devs=4 node_types=0x1,0x1,0x1,0x1 num_inputs=1,1,1,1 input_types=0,0,3,0 vid_cap_nr=0,1,2,3 ccs_cap_mode=-1,-1,4,-1 multiplanar=1,1,1,2'
 # The drivers of webcams and of sound cards on USB, and a controller into whose ports the tests plug their own.
 USB=(--module uvcvideo --module snd-usb-audio --module vhci-hcd)
 # Two sound cards: one with two places on each side, one with one.
@@ -66,7 +66,7 @@ if [ "$code" != 0 ]; then
   exit "$code"
 fi
 end 'passed: pictures of a random colour from a real camera, under a real light; a USB webcam, a USB sound card and a USB light pulled out, plugged in again, and another in its place'
-end 'passed: each format, odd sizes, each failure, a pulled cable, another user and changed numbers of a real camera'
+end 'passed: each format and coding of colours, odd sizes, each failure, a pulled cable, another user and changed numbers of a real camera'
 end 'passed: any bytes that a USB webcam sends, its second node, and its cable'
 end 'passed: a tone through a real sound card and back, a card pulled out, busy, absent and added later; USB sound cards told apart by serial number and port'
 end "$((SECONDS - started)) s"

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use actors::store::GrantRow;
 use anyhow::Context;
 use config::{Places, Settings};
-use handlers::camera::{Bare, Frame};
+use handlers::camera::{Bare, Coding, Frame};
 use handlers::{Call, Camera, CameraSetup, CaptureHandler as _, Sign, SimulatedCamera, SimulatedSign, SystemClock};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -175,7 +175,8 @@ fn encoding() -> anyhow::Result<f64> {
     let mut times = Vec::new();
     for _ in 0..PICTURES {
         let format = handlers::camera::PixelFormat::Yuyv;
-        let frame = Frame { format, width, height, stride: 0, bytes: bytes.clone(), damaged: false };
+        let frame =
+            Frame { format, width, height, stride: 0, coding: Coding::default(), bytes: bytes.clone(), damaged: false };
         let began = Instant::now();
         handlers::camera::jpeg_of(frame, wire::envelope::MEDIA_BYTES_MAX)?;
         times.push(ms(began) / megapixels);

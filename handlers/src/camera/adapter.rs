@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::bus::{About, Agreed, Bus, Feed, Mode, Node, NodeId, Place, Size};
+use super::colour::Coding;
 use super::frame::{Frame, PixelFormat};
 use super::mode::ranked;
 use super::mute::Mute;
@@ -187,6 +188,7 @@ impl Stream for Running {
             width: self.agreed.size.width,
             height: self.agreed.size.height,
             stride: self.agreed.stride,
+            coding: Coding::of(self.agreed.colours, self.format),
             bytes: taken.bytes,
             damaged: taken.damaged,
         }))

@@ -7,6 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::colour::Said;
 use super::frame::PixelFormat;
 
 /// A device's number, which names what a path leads to now.
@@ -66,6 +67,8 @@ pub(super) struct Agreed {
     pub(super) size: Size,
     /// Bytes from row to row; 0 where there are no rows.
     pub(super) stride: u32,
+    /// What the node says of its colours.
+    pub(super) colours: Said,
 }
 
 /// Sizes that a node offers for one format.
@@ -123,18 +126,51 @@ pub(super) trait Feed {
     fn take(&mut self) -> io::Result<Option<Taken>>;
 }
 
-/// What a node must be able to do: capture pictures (`V4L2_CAP_VIDEO_CAPTURE`), and in a stream (`V4L2_CAP_STREAMING`). The second node that
-/// webcams make for metadata does not capture pictures.
-pub(super) const NEEDED: u32 = 0x0000_0001 | 0x0400_0000;
+/// `V4L2_CAP_VIDEO_CAPTURE`: captures pictures, each in one piece.
+pub(super) const CAPTURES: u32 = 0x0000_0001;
+/// `V4L2_CAP_VIDEO_CAPTURE_MPLANE`: the same by the interface for pictures in several pieces, though most come in one.
+pub(super) const CAPTURES_IN_PIECES: u32 = 0x0000_1000;
+/// `V4L2_CAP_STREAMING`.
+pub(super) const STREAMS: u32 = 0x0400_0000;
+/// `V4L2_CAP_VIDEO_OUTPUT` and `…_MPLANE`, by which older drivers of codecs say that they take pictures too.
+const TAKES: u32 = 0x0000_0002 | 0x0000_2000;
 
 impl About {
+    /// Whether it captures pictures, in a stream. The second node that webcams make for metadata does not, and a codec is no camera.
     pub(super) const fn is_camera(&self) -> bool {
-        self.capabilities & NEEDED == NEEDED
+        let captures = self.capabilities & (CAPTURES | CAPTURES_IN_PIECES) != 0;
+        captures && self.capabilities & STREAMS != 0 && self.capabilities & TAKES == 0
     }
 }
 
 impl Agreed {
     pub(super) fn format(self) -> Option<PixelFormat> {
         PixelFormat::from_code(self.code)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn v3_what_captures_pictures_in_a_stream_is_a_camera_and_metadata_and_codecs_are_none() {
+        const METADATA: u32 = 0x0080_0000;
+        const CODEC: u32 = 0x0000_4000;
+        let rows = [
+            (CAPTURES | STREAMS, true),
+            (CAPTURES | STREAMS | 0x0100_0000, true),
+            (CAPTURES_IN_PIECES | STREAMS, true),
+            (CAPTURES | CAPTURES_IN_PIECES | STREAMS, true),
+            (METADATA | STREAMS, false),
+            (CAPTURES, false),
+            (STREAMS, false),
+            (CODEC | STREAMS, false),
+            (CAPTURES_IN_PIECES | TAKES | STREAMS, false),
+            (0, false),
+        ];
+        for (capabilities, camera) in rows {
+            assert_eq!(About { capabilities, card: String::new() }.is_camera(), camera, "{capabilities:#x}");
+        }
     }
 }

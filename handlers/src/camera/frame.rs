@@ -3,6 +3,7 @@
 //! Every size is held against the bytes before a pixel is read: rows may be padded, widths odd, buffers short.
 
 use super::CameraFault;
+use super::colour::{Coding, Mixer};
 use crate::picture::{Bound, PIXELS_MAX, going_on, jpeg, within, within_pixels};
 
 /// The longest side of a frame; what the encoder can count, several times what cameras give.
@@ -77,6 +78,8 @@ pub struct Frame {
     pub height: u32,
     /// Bytes from one row of the first plane to the next; 0 means no padding.
     pub stride: u32,
+    /// How raw pixels stand for colours; a file says that itself.
+    pub coding: Coding,
     /// The bytes the camera filled, no more.
     pub bytes: Vec<u8>,
     /// The driver says that the content is damaged.
@@ -181,29 +184,32 @@ impl Frame {
     /// The pixels as RGB without padding.
     pub(super) fn to_rgb(&self) -> Result<Vec<u8>, String> {
         let shape = self.shape()?;
+        let mixer = Mixer::of(self.coding);
         let mut rgb = Vec::with_capacity(shape.width * shape.height * 3);
         for y in 0..shape.height {
             let row = self.row(shape, y);
             match self.format {
-                PixelFormat::Yuyv => packed(&mut rgb, row, shape.width, Pair::Yuyv),
-                PixelFormat::Uyvy => packed(&mut rgb, row, shape.width, Pair::Uyvy),
+                PixelFormat::Yuyv => packed(&mut rgb, mixer, row, shape.width, Pair::Yuyv),
+                PixelFormat::Uyvy => packed(&mut rgb, mixer, row, shape.width, Pair::Uyvy),
                 PixelFormat::Nv12 => {
                     let chroma = self.plane(shape.stride * shape.height + y / 2 * shape.stride);
-                    planar(&mut rgb, row, shape.width, |half| (chroma.get(half * 2), chroma.get(half * 2 + 1)));
+                    planar(&mut rgb, mixer, row, shape.width, |half| (chroma.get(half * 2), chroma.get(half * 2 + 1)));
                 }
                 PixelFormat::Yu12 => {
                     let (stride, rows) = (shape.stride.div_ceil(2), shape.height.div_ceil(2));
                     let u = self.plane(shape.stride * shape.height + y / 2 * stride);
                     let v = self.plane(shape.stride * shape.height + stride * rows + y / 2 * stride);
-                    planar(&mut rgb, row, shape.width, |half| (u.get(half), v.get(half)));
+                    planar(&mut rgb, mixer, row, shape.width, |half| (u.get(half), v.get(half)));
                 }
-                PixelFormat::Rgb3 => rgb.extend(row.iter().take(shape.width * 3)),
+                PixelFormat::Rgb3 => rgb.extend(row.iter().take(shape.width * 3).map(|level| mixer.level(*level))),
                 PixelFormat::Bgr3 => {
                     for pixel in row.chunks_exact(3).take(shape.width) {
-                        rgb.extend(pixel.iter().rev());
+                        rgb.extend(pixel.iter().rev().map(|level| mixer.level(*level)));
                     }
                 }
-                PixelFormat::Grey => rgb.extend(row.iter().take(shape.width).flat_map(|level| [*level; 3])),
+                PixelFormat::Grey => {
+                    rgb.extend(row.iter().take(shape.width).flat_map(|level| [mixer.level(*level); 3]))
+                }
                 PixelFormat::Mjpeg => return Err("a file has no rows".to_owned()),
             }
         }
@@ -254,18 +260,18 @@ enum Pair {
 
 /// One row of pixel pairs that share their colour. At an odd width the last pixel's second colour byte may be missing; the pair before
 /// lends its own.
-fn packed(rgb: &mut Vec<u8>, row: &[u8], width: usize, pair: Pair) {
+fn packed(rgb: &mut Vec<u8>, mixer: Mixer, row: &[u8], width: usize, pair: Pair) {
     let (pairs, rest) = row.as_chunks::<4>();
-    let mut tint = Tint::of(128, 128);
+    let mut tint = mixer.tint(128, 128);
     let mut last_v = 128;
     for bytes in pairs.iter().take(width / 2) {
         let [y1, u, y2, v] = match (pair, *bytes) {
             (Pair::Yuyv, bytes) => bytes,
             (Pair::Uyvy, [u, y1, v, y2]) => [y1, u, y2, v],
         };
-        tint = Tint::of(u, v);
+        tint = mixer.tint(u, v);
         last_v = v;
-        let ([r1, g1, b1], [r2, g2, b2]) = (tint.on(y1), tint.on(y2));
+        let ([r1, g1, b1], [r2, g2, b2]) = (mixer.pixel(y1, tint), mixer.pixel(y2, tint));
         rgb.extend_from_slice(&[r1, g1, b1, r2, g2, b2]);
     }
     if width.is_multiple_of(2) {
@@ -275,54 +281,36 @@ fn packed(rgb: &mut Vec<u8>, row: &[u8], width: usize, pair: Pair) {
     let y = match (pair, last) {
         (Pair::Yuyv, [y, u, ..]) | (Pair::Uyvy, [u, y, ..]) => {
             let v = if pair == Pair::Yuyv { last.get(3) } else { last.get(2) };
-            tint = Tint::of(*u, *v.unwrap_or(&last_v));
+            tint = mixer.tint(*u, *v.unwrap_or(&last_v));
             *y
         }
         _ => 16,
     };
-    rgb.extend_from_slice(&tint.on(y));
+    rgb.extend_from_slice(&mixer.pixel(y, tint));
 }
 
 /// One row of brightness with its colour in other planes.
-fn planar<'a>(rgb: &mut Vec<u8>, row: &[u8], width: usize, colour: impl Fn(usize) -> (Option<&'a u8>, Option<&'a u8>)) {
+fn planar<'a>(
+    rgb: &mut Vec<u8>,
+    mixer: Mixer,
+    row: &[u8],
+    width: usize,
+    colour: impl Fn(usize) -> (Option<&'a u8>, Option<&'a u8>),
+) {
     for (half, pair) in row.get(..width).unwrap_or(row).chunks(2).enumerate() {
         let (u, v) = colour(half);
-        let tint = Tint::of(*u.unwrap_or(&128), *v.unwrap_or(&128));
+        let tint = mixer.tint(*u.unwrap_or(&128), *v.unwrap_or(&128));
         for y in pair {
-            rgb.extend_from_slice(&tint.on(*y));
+            rgb.extend_from_slice(&mixer.pixel(*y, tint));
         }
     }
-}
-
-/// What a colour adds to brightness, in 256ths: ITU-R BT.601 with 16 to 235, which raw formats of cameras use unless they say otherwise.
-#[derive(Clone, Copy)]
-struct Tint {
-    red: i32,
-    green: i32,
-    blue: i32,
-}
-
-impl Tint {
-    fn of(u: u8, v: u8) -> Self {
-        let (d, e) = (i32::from(u) - 128, i32::from(v) - 128);
-        Self { red: 409 * e + 128, green: 128 - 100 * d - 208 * e, blue: 516 * d + 128 }
-    }
-
-    fn on(self, y: u8) -> [u8; 3] {
-        let light = 298 * (i32::from(y) - 16);
-        [level(light + self.red), level(light + self.green), level(light + self.blue)]
-    }
-}
-
-fn level(sum: i32) -> u8 {
-    // Within 0 and 255 after the clamp.
-    (sum >> 8).clamp(0, 255) as u8
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "tests")]
 
+    use super::super::colour::Said;
     use super::*;
 
     const ANY: Bound = Bound { width: 1920, height: 1080 };
@@ -332,7 +320,7 @@ mod tests {
     const BLUE: [u8; 3] = [41, 240, 110];
 
     fn frame(format: PixelFormat, width: u32, height: u32, stride: u32, bytes: Vec<u8>) -> Frame {
-        Frame { format, width, height, stride, bytes, damaged: false }
+        Frame { format, width, height, stride, coding: Coding::of(Said::default(), format), bytes, damaged: false }
     }
 
     fn near(found: &[u8], wanted: [u8; 3]) -> bool {

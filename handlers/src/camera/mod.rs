@@ -26,6 +26,7 @@ mod adapter;
 mod bare;
 mod bus;
 mod capture;
+mod colour;
 mod device;
 mod frame;
 mod mode;
@@ -42,6 +43,7 @@ mod vivid;
 mod webcam;
 
 pub use bare::Bare;
+pub use colour::Coding;
 pub use frame::{Frame, PixelFormat};
 pub use simulated::{BusyAt, CameraCounts, CameraEvent, CameraTrouble, SimulatedCamera};
 

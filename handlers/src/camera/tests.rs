@@ -449,11 +449,27 @@ impl Stream for Script {
 
 fn grey(level: u8) -> Step {
     let bytes = vec![level; 64 * 48];
-    Ok(Frame { format: PixelFormat::Grey, width: 64, height: 48, stride: 0, bytes, damaged: false })
+    Ok(Frame {
+        format: PixelFormat::Grey,
+        width: 64,
+        height: 48,
+        stride: 0,
+        coding: Coding::default(),
+        bytes,
+        damaged: false,
+    })
 }
 
 fn mjpeg(bytes: Vec<u8>) -> Step {
-    Ok(Frame { format: PixelFormat::Mjpeg, width: 64, height: 48, stride: 0, bytes, damaged: false })
+    Ok(Frame {
+        format: PixelFormat::Mjpeg,
+        width: 64,
+        height: 48,
+        stride: 0,
+        coding: Coding::default(),
+        bytes,
+        damaged: false,
+    })
 }
 
 fn level(file: &[u8]) -> u8 {

@@ -7,8 +7,9 @@ use std::os::unix::fs::symlink;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::super::bus::{Mode, NEEDED, Sizes, Taken};
+use super::super::bus::{CAPTURES, Mode, STREAMS, Sizes, Taken};
 use super::super::capture::{Ended, Watch, shoot};
+use super::super::colour::Said;
 use super::super::video4linux::device_number;
 use super::super::{BusyAt, CameraSetup, CameraTrouble, CaptureLimits, SimulatedCamera, simulated};
 use super::*;
@@ -24,6 +25,8 @@ const LIMITS: CaptureLimits = CaptureLimits {
     slice: Duration::from_millis(10),
     pause: Duration::from_millis(20),
 };
+/// What a camera says that it does.
+const CAMERA: u32 = CAPTURES | STREAMS;
 /// `V4L2_CAP_META_CAPTURE` and `V4L2_CAP_STREAMING`.
 const METADATA: u32 = 0x0080_0000 | 0x0400_0000;
 /// Two devices that every machine has, to stand for two cameras: what is tested is where names lead.
@@ -47,7 +50,7 @@ impl Tree {
             fs::create_dir_all(root.path().join(folder)).unwrap();
         }
         let ids = DEVICES.map(|device| device_number(Path::new(device)).unwrap());
-        let nodes = ids.into_iter().zip([(NEEDED, 80), (NEEDED, 160)]).collect();
+        let nodes = ids.into_iter().zip([(CAMERA, 80), (CAMERA, 160)]).collect();
         Self { root, nodes, later: Mutex::default(), looks: AtomicU32::new(0) }
     }
 
@@ -115,7 +118,7 @@ impl Node for Grey {
 
     fn formats(&self) -> io::Result<Vec<[u8; 4]>> {
         // What a metadata node says when it is asked for pictures.
-        if self.capabilities & NEEDED == NEEDED {
+        if self.capabilities & CAMERA == CAMERA {
             Ok(vec![*b"GREY"])
         } else {
             Err(io::Error::from_raw_os_error(libc::EINVAL))
@@ -131,7 +134,7 @@ impl Node for Grey {
     }
 
     fn set(&mut self, mode: Mode) -> io::Result<Agreed> {
-        Ok(Agreed { code: mode.code, size: mode.size, stride: 0 })
+        Ok(Agreed { code: mode.code, size: mode.size, stride: 0, colours: Said::default() })
     }
 
     fn start(self: Box<Self>) -> io::Result<Box<dyn Feed>> {
@@ -375,7 +378,7 @@ impl Node for StubbornNode {
     }
 
     fn about(&self) -> io::Result<About> {
-        Ok(About { capabilities: NEEDED, card: "Stubborn".to_owned() })
+        Ok(About { capabilities: CAMERA, card: "Stubborn".to_owned() })
     }
 
     fn formats(&self) -> io::Result<Vec<[u8; 4]>> {
@@ -393,7 +396,7 @@ impl Node for StubbornNode {
     fn set(&mut self, mode: Mode) -> io::Result<Agreed> {
         self.asked.lock().unwrap().push(mode.code);
         self.speaks = mode.code == *b"GREY";
-        Ok(Agreed { code: mode.code, size: Size { width: 64, height: 48 }, stride: 0 })
+        Ok(Agreed { code: mode.code, size: Size { width: 64, height: 48 }, stride: 0, colours: Said::default() })
     }
 
     fn start(self: Box<Self>) -> io::Result<Box<dyn Feed>> {

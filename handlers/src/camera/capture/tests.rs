@@ -49,7 +49,15 @@ impl Stream for Frames {
 
 fn raw() -> Frame {
     let bytes = vec![90; 64 * 48];
-    Frame { format: PixelFormat::Grey, width: 64, height: 48, stride: 0, bytes, damaged: false }
+    Frame {
+        format: PixelFormat::Grey,
+        width: 64,
+        height: 48,
+        stride: 0,
+        coding: super::super::Coding::default(),
+        bytes,
+        damaged: false,
+    }
 }
 
 fn file() -> Frame {

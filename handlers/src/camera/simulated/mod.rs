@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use rustix::fs::{MemfdFlags, memfd_create};
 
-use super::bus::{About, Agreed, Bus, Feed, Mode, NEEDED, Node, NodeId, Place, Size, Sizes};
+use super::bus::{About, Agreed, Bus, CAPTURES, Feed, Mode, Node, NodeId, Place, STREAMS, Size, Sizes};
+use super::colour::Said;
 use super::{FoundCamera, Post, adapter};
 use crate::trouble::{Planned, Troubles};
 
@@ -287,7 +288,7 @@ impl Node for Opened {
 
     fn about(&self) -> io::Result<About> {
         let metadata = self.handle.camera.suffers(|trouble| trouble == CameraTrouble::MetadataOnly);
-        let capabilities = if metadata { METADATA } else { NEEDED };
+        let capabilities = if metadata { METADATA } else { CAPTURES | STREAMS };
         Ok(About { capabilities, card: "Simulated camera".to_owned() })
     }
 
@@ -317,7 +318,7 @@ impl Node for Opened {
             Form::Pairs(padding) => size.width.next_multiple_of(2) * 2 + u32::try_from(padding).unwrap_or(0),
             Form::Rgb | Form::File => 0,
         };
-        let agreed = Agreed { code, size, stride };
+        let agreed = Agreed { code, size, stride, colours: Said::default() };
         self.agreed = Some(agreed);
         Ok(agreed)
     }

@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::super::bus::{About, Agreed, Bus, Feed, Mode, Node, NodeId, Place, Size, Sizes};
+use super::super::device::Device;
 use super::super::frame::PixelFormat;
 use super::super::video4linux::Video4Linux;
 use super::super::{CameraChoice, CameraFault, CaptureLimits};
-use super::{ANY_SIZE, BLUE, NODE, RED, SMALL, adapter, handles, picture, picture_within, show, shows};
+use super::{ANY_SIZE, BLUE, NODE, PIECES, RED, SMALL, adapter, handles, picture, picture_within, show, shows};
 
 /// The system's cameras, as if each had one format and one size.
 struct Only(Mode);
@@ -92,6 +93,22 @@ fn each_pixel_format_of_a_real_device_shows_its_colours() {
             check(NODE, format, SMALL, colour);
         }
     }
+    assert_eq!(handles(), 0);
+}
+
+#[test]
+#[ignore = "needs the kernel's vivid camera; see the head of this module"]
+fn the_interface_for_pictures_in_pieces_serves_for_those_in_one_piece_alone() {
+    for format in raw() {
+        check(PIECES, format, SMALL, BLUE);
+    }
+    // The same pixels as NV12, brightness and colour apart.
+    let mut node = Device::open(Path::new(PIECES)).unwrap();
+    let two_pieces = *b"NM12";
+    assert!(node.formats().unwrap().contains(&two_pieces));
+    let refused = node.set(Mode { code: two_pieces, size: SMALL, interval: None }).unwrap_err();
+    assert!(refused.kind() == io::ErrorKind::InvalidInput && refused.to_string().contains("pieces"), "{refused}");
+    drop(node);
     assert_eq!(handles(), 0);
 }
 

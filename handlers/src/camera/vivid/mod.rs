@@ -1,7 +1,7 @@
 //! The Video4Linux adapter against real devices of the kernel's `vivid` driver, which can be told to fail. `make test-vm` runs these
 //! in a throw-away machine that has them (`scripts/test-vm.sh`); elsewhere they are ignored.
 //!
-//! The machine has two webcams and an input that scales to any size; each test leaves them as it found them.
+//! The machine has three webcams and an input that scales to any size; each test leaves them as it found them.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "tests")]
 #![allow(clippy::disallowed_methods, reason = "real devices are waited for in real time")]
 
@@ -34,6 +34,8 @@ const NODE: &str = "/dev/video0";
 const OTHER: &str = "/dev/video1";
 /// An input that scales to any size, odd ones too.
 const ANY_SIZE: &str = "/dev/video2";
+/// A webcam by the kernel's interface for pictures in several pieces.
+const PIECES: &str = "/dev/video3";
 const TEST_PATTERN: u32 = 0x00f0_f000;
 const OSD_TEXT: u32 = 0x00f0_f001;
 const NO_TEXT: i64 = 2;

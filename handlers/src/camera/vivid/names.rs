@@ -9,7 +9,7 @@ use super::super::adapter::list;
 use super::super::bus::Place;
 use super::super::video4linux::Video4Linux;
 use super::super::{CameraFault, Source as _};
-use super::{ANY_SIZE, BLUE, NODE, OTHER, RED, SMALL, handles, named, picture, show, shows};
+use super::{ANY_SIZE, BLUE, NODE, OTHER, PIECES, RED, SMALL, handles, named, picture, show, shows};
 
 const HALL: &str = "usb-Maker_Hall-video-index0";
 const YARD: &str = "usb-Maker_Yard-video-index0";
@@ -84,7 +84,7 @@ fn cameras_are_listed_once_by_their_most_lasting_name() {
     links.lead(HALL, NODE);
     let found = list(&Video4Linux);
     let ids: Vec<&str> = found.iter().map(|camera| camera.id.as_str()).collect();
-    assert_eq!(ids, [HALL, OTHER, ANY_SIZE]);
+    assert_eq!(ids, [HALL, OTHER, ANY_SIZE, PIECES]);
     let hall = found.first().unwrap();
     assert_eq!((hall.node.as_path(), hall.problem.as_deref()), (Path::new(NODE), None));
     assert!(hall.name.contains("vivid"), "{}", hall.name);
