@@ -53,7 +53,7 @@ echo 'pcm.!default "plughw:CARD=Loopback"' >"$default_card"
 started=$SECONDS
 code=0
 scripts/vm.sh --timeout "$TIMEOUT_S" \
-  --module "$CAMERA" "${USB[@]}" --module "$SOUND" --module uinput --module hid-led --module uhid \
+  --module "$CAMERA" "${USB[@]}" --module "$SOUND" --module uinput --module hid-led --module hid-cp2112 --module uhid \
   --put "$BIN/latchkeyd" /bin/latchkeyd --put "$BIN/latchkey" /bin/latchkey --put "$BIN/vm_guest" /bin/vm_guest \
   --put "$BIN/usb_device" /bin/usb_device \
   --put "$BIN/controller_in_a_server" /bin/controller_in_a_server \
@@ -65,7 +65,7 @@ if [ "$code" != 0 ]; then
   end "FAILED ($code)"
   exit "$code"
 fi
-end 'passed: pictures of a random colour from a real camera, under a real light; a USB webcam, a USB sound card and a USB light pulled out, plugged in again, and another in its place'
+end 'passed: pictures of a random colour from a real camera, under a real light; a USB webcam, a USB sound card, a USB light and a USB chip with a light on a GPIO line pulled out, plugged in again, and another in its place'
 end 'passed: each format and coding of colours, odd sizes, each failure, a pulled cable, another user and changed numbers of a real camera'
 end 'passed: any bytes that a USB webcam sends, its second node, and its cable'
 end 'passed: a tone through a real sound card and back, a card pulled out, busy, absent and added later; USB sound cards told apart by serial number and port'

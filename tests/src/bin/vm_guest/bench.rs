@@ -17,7 +17,7 @@ pub(crate) fn run(options: impl Iterator<Item = String>) -> Result<()> {
     bench.args(options).arg("hardware").args(settings.iter().flat_map(|setting| ["--set", setting]));
     let ended = bench.status().context("starting latchkey-bench")?;
     ensure!(ended.success(), "latchkey-bench ended with {ended}");
-    let lit = light.told().iter().filter(|told| told.shines).count();
+    let lit = light.shining.times_lit();
     ensure!(lit > 0, "the light was never lit");
     Ok(())
 }

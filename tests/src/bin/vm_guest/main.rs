@@ -1,6 +1,6 @@
 //! The only program of the virtual machine that `scripts/test-vm.sh` starts: `latchkeyd` with a real V4L2 camera (the kernel's
 //! test driver vivid) and a real LED class device, and `latchkey` as its agent: from pairing to a picture of a known colour, in the order
-//! that the kernel saw, then with the camera pulled out, with a USB webcam and a USB sound card, and with faults at random; and once more with a USB light that comes and goes.
+//! that the kernel saw, then with the camera pulled out, with a USB webcam and a USB sound card, and with faults at random; and once more with a USB light, and with a light on a GPIO line, that come and go.
 //!
 //! `vm_guest bench` has the benchmark measure the machine's devices instead (`scripts/bench-vm.sh`).
 //!
@@ -13,6 +13,8 @@
 
 mod bench;
 mod camera;
+mod gpio_light;
+mod gpio_sign;
 mod holds;
 mod kernel;
 mod led;
@@ -21,8 +23,10 @@ mod picture;
 mod plug;
 mod programs;
 mod replug;
+mod shining;
 mod soak;
 mod sound_card;
+mod uhid;
 mod usb_light;
 mod webcam;
 
@@ -103,13 +107,18 @@ fn story(device: &Device, daemon: &mut Daemon, kernel: &Kernel, led: Led) -> Res
     daemon.stop()?;
     said("the device stops when told to");
     device.latchkeyd(&["receipts", "--verify"])?.done("the records hold, read without the device running")?;
-    replug::usb_light(device, daemon, kernel)
+    replug::usb_light(device, daemon, kernel)?;
+    gpio_sign::on_a_chip(device, daemon, kernel)
 }
 
 fn settings(led: &str, camera: &str) -> String {
+    format!("{}sign.led = \"{led}\"\n", settings_without_sign(camera))
+}
+
+fn settings_without_sign(camera: &str) -> String {
     format!(
         "device.name = \"{DEVICE}\"\nlink.direct.listen = \"127.0.0.1:7601\"\nkeeper.listen = \"127.0.0.1:0\"\n\
-         camera.device = \"{camera}\"\ncamera.size = \"{SIZE}\"\nsign.led = \"{led}\"\n"
+         camera.device = \"{camera}\"\ncamera.size = \"{SIZE}\"\n"
     )
 }
 

@@ -18,6 +18,7 @@ use crate::{
     picture,
     programs::{Daemon, Device},
     said, settings,
+    shining::Shining,
     usb_light::{Model, UsbLight},
 };
 
@@ -38,27 +39,27 @@ pub(crate) fn usb_light(device: &Device, daemon: &mut Daemon, kernel: &Kernel) -
     *daemon = device.start()?;
     daemon.wait_until_ready(device, START)?;
     let pid = daemon.holds()?.pid;
-    picture_under(device, kernel, &light)?;
+    picture_under(device, kernel, &light.shining)?;
     light.unplug()?;
     no_picture(device, "the light pulled out")?;
     others(device)?;
     let light = UsbLight::plug_in(Model::Notifier, SERIAL)?;
-    picture_under(device, kernel, &light)?;
-    cut(device, daemon, light)?;
+    picture_under(device, kernel, &light.shining)?;
+    cut(device, daemon, &light.shining.clone(), || light.unplug())?;
     let light = UsbLight::plug_in(Model::Notifier, SERIAL)?;
-    picture_under(device, kernel, &light)?;
+    picture_under(device, kernel, &light.shining)?;
     ensure!(daemon.holds()?.pid == pid, "the device is another process");
     said("all of that without a restart of the device");
     daemon.stop()
 }
 
 /// A picture of a random colour, before which the light went on, and after which it went off.
-fn picture_under(device: &Device, kernel: &Kernel, light: &UsbLight) -> Result<()> {
+pub(crate) fn picture_under(device: &Device, kernel: &Kernel, light: &Shining) -> Result<()> {
     let colour = Colour::at_random(None)?;
     camera::show(Path::new(CAMERA), colour)?;
     device.latchkey(&["activate", DEVICE])?.done("the device is active")?;
-    ensure!(!light.shines(), "the light is on before anything is asked");
-    let before = light.told().len();
+    ensure!(!light.now(), "the light is on before anything is asked");
+    let before = light.count();
     kernel.forget()?;
     device.snapshot("under-usb.jpg")?.done("a picture is taken")?;
     let returned = kernel::now();
@@ -82,7 +83,7 @@ fn picture_under(device: &Device, kernel: &Kernel, light: &UsbLight) -> Result<(
 }
 
 /// A call that is refused for want of a sign.
-fn no_picture(device: &Device, why: &str) -> Result<()> {
+pub(crate) fn no_picture(device: &Device, why: &str) -> Result<()> {
     device.latchkey(&["activate", DEVICE])?.done("the device is active")?;
     let refused = device.latchkey(&["call", DEVICE, "camera.snapshot", "--json"])?;
     ensure!(refused.code() != Some(0), "{why}, and a picture: {}", refused.text());
@@ -105,22 +106,27 @@ fn others(device: &Device) -> Result<()> {
         ensure!(doctor.code() != Some(0), "the doctor takes it for the sign: {}", doctor.text());
         let word = if model == Model::Flag { "there is no such LED" } else { OTHER_SERIAL };
         ensure!(doctor.text().contains(word), "the doctor does not say {word:?}: {}", doctor.text());
-        ensure!(other.told().iter().all(|told| !told.shines), "the other light was lit: {:?}", other.told());
+        ensure!(other.shining.times_lit() == 0, "the other light was lit: {:?}", other.shining);
         other.unplug()?;
     }
     Ok(())
 }
 
 /// The light is pulled out while a capture waits for a frame.
-fn cut(device: &Device, daemon: &Daemon, light: UsbLight) -> Result<()> {
+pub(crate) fn cut(
+    device: &Device,
+    daemon: &Daemon,
+    light: &Shining,
+    pull_out: impl FnOnce() -> Result<()>,
+) -> Result<()> {
     camera::fail(Path::new(CAMERA), Failure::DropsFrames { percent: 100 })?;
     let mut snapshot = device.begin_latchkey(&["snapshot", DEVICE, "-o", &device.file("cut.jpg").to_string_lossy()])?;
     while daemon.holds()?.cameras == 0 {
         ensure!(!snapshot.has_ended()?, "the capture ended before the camera was open");
         thread::sleep(POLL);
     }
-    ensure!(light.shines(), "a camera is open and the light is off");
-    light.unplug()?;
+    ensure!(light.now(), "a camera is open and the light is off");
+    pull_out()?;
     let pulled = Instant::now();
     while daemon.holds()?.cameras > 0 {
         ensure!(
