@@ -9,7 +9,7 @@ use std::fmt;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use config::SignCarrier;
 use futures_util::FutureExt as _;
@@ -54,11 +54,13 @@ pub fn leds(root: &Path) -> Vec<FoundLed> {
 pub struct LedSign {
     folder: PathBuf,
     name: String,
-    /// The device that this LED belonged to when something was first told of it.
+    /// The device that this LED belonged to when it was first told to shine or to go dark, which a device does as it starts.
     first: Arc<OnceLock<Bearer>>,
+    /// The life of an LED of this name that was found to be another one's, and whose.
+    other: Arc<Mutex<Option<(u64, Bearer)>>>,
 }
 
-/// The device that an LED belongs to: lines such as `HID_UNIQ=0042`. No line for an LED that the kernel tells nothing of.
+/// The device that an LED belongs to: lines such as `HID_UNIQ=0042`. No line for an LED that the kernel tells nothing of; all of those are alike.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Bearer(Vec<String>);
 
@@ -117,15 +119,16 @@ impl LedSign {
                 reason: format!("that is not a name under {LEDS}"),
             });
         }
-        Ok(Self { folder: root.into().join(name), name: name.to_owned(), first: Arc::default() })
+        Ok(Self { folder: root.into().join(name), name: name.to_owned(), first: Arc::default(), other: Arc::default() })
     }
 
     fn read(&self, file: &str) -> io::Result<String> {
         use io::Read as _;
-        let mut text = String::new();
+        let mut bytes = Vec::new();
         let limit = u64::try_from(FILE_BYTES_MAX).unwrap_or(u64::MAX);
-        fs::File::open(self.folder.join(file))?.take(limit).read_to_string(&mut text)?;
-        Ok(text.trim().to_owned())
+        fs::File::open(self.folder.join(file))?.take(limit).read_to_end(&mut bytes)?;
+        // A device calls itself what it likes, and the kernel cuts names in the middle of a letter.
+        Ok(String::from_utf8_lossy(&bytes).trim().to_owned())
     }
 
     fn read_number(&self, file: &str) -> io::Result<u64> {
@@ -146,27 +149,40 @@ impl LedSign {
         }
     }
 
-    /// That the LED of this name is still the one that it was first.
+    /// That the LED of this name is still the one that it was first. May wait: the kernel tells of a device when it has finished with it.
     fn same(&self) -> Result<(), LedFault> {
+        let life = self.life()?;
         let told = match self.read("device/uevent") {
             Ok(text) => text,
-            // Some LEDs have no device behind them; one that is gone as a whole is told by who reads or writes it next.
+            // Some LEDs have no device behind them.
             Err(error) if absent(&error) => String::new(),
             Err(error) => return Err(error.into()),
         };
+        // One that went meanwhile has told nothing.
         self.full()?;
         let now = Bearer::of_uevent(&told);
-        let same = match self.first.get() {
-            Some(first) => *first == now,
-            // Without a word there is nothing to hold it against.
-            None => now.0.is_empty() || *self.first.get_or_init(|| now.clone()) == now,
-        };
+        let same = *self.first.get_or_init(|| now.clone()) == now;
+        *self.other() = (!same).then(|| (life, now.clone()));
         if same { Ok(()) } else { Err(LedFault::Another(now)) }
     }
 
-    /// Whether it could be lit; changes nothing.
+    fn other(&self) -> MutexGuard<'_, Option<(u64, Bearer)>> {
+        self.other.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Other than the name, no LED that comes later has it: the kernel gives its folder a number of its own.
+    fn life(&self) -> io::Result<u64> {
+        use std::os::unix::fs::MetadataExt as _;
+        Ok(fs::metadata(&self.folder)?.ino())
+    }
+
+    /// Whether it could be lit, as far as that is known without waiting; changes nothing.
     fn usable(&self) -> Result<(), LedFault> {
-        self.same()?;
+        let life = self.life()?;
+        self.full()?;
+        if let Some((_, bearer)) = self.other().as_ref().filter(|(other, _)| *other == life) {
+            return Err(LedFault::Another(bearer.clone()));
+        }
         Ok(writable(&self.folder.join("brightness"))?)
     }
 
@@ -203,7 +219,10 @@ impl LedSign {
     }
 
     fn dark_now(&self) -> Result<(), LedFault> {
-        self.same()?;
+        // What cannot be told apart is darkened all the same; another's light is not ours to touch.
+        if let Err(another @ LedFault::Another(_)) = self.same() {
+            return Err(another);
+        }
         self.write("brightness", "0")?;
         match self.read_number("brightness")? {
             0 => Ok(()),

@@ -343,15 +343,18 @@ fn led_of(root: &Path, name: &str, uevent: &str) {
 async fn another_light_under_the_same_name_is_not_the_sign_and_is_not_touched() {
     let first = "DRIVER=hid-led\nHID_ID=0003:00001294:00001320\nHID_NAME=Webmail Notifier\nHID_PHYS=usb-1/input0\nHID_UNIQ=41\n";
     // The same light in another port, which is the control, and what is not that light.
+    let unknown = "DRIVER=leds-gpio\n";
     let rows = [
-        (first.replace("usb-1", "usb-2"), None),
-        (first.replace("=41", "=42"), Some("Webmail Notifier, serial number 42")),
-        (first.replace("HID_UNIQ=41", "HID_UNIQ="), Some("Webmail Notifier")),
-        (first.replace("1320", "1321"), Some("Webmail Notifier, serial number 41")),
-        ("PRODUCT=3/46d/c31c/110\nNAME=\"A Keyboard\"\nUNIQ=\"\"\n".to_owned(), Some("A Keyboard")),
-        ("DRIVER=leds-gpio\n".to_owned(), Some("a device without a name")),
+        (first, first.replace("usb-1", "usb-2"), None),
+        (first, first.replace("=41", "=42"), Some("Webmail Notifier, serial number 42")),
+        (first, first.replace("HID_UNIQ=41", "HID_UNIQ="), Some("Webmail Notifier")),
+        (first, first.replace("1320", "1321"), Some("Webmail Notifier, serial number 41")),
+        (first, "PRODUCT=3/46d/c31c/110\nNAME=\"A Keyboard\"\nUNIQ=\"\"\n".to_owned(), Some("A Keyboard")),
+        (first, unknown.to_owned(), Some("a device without a name")),
+        (unknown, first.to_owned(), Some("Webmail Notifier, serial number 41")),
+        (unknown, unknown.to_owned(), None),
     ];
-    for (then, another) in rows {
+    for (first, then, another) in rows {
         let root = tempfile::tempdir().unwrap();
         let brightness = || fs::read_to_string(root.path().join("a/brightness")).unwrap();
         led_of(root.path(), "a", first);
@@ -360,7 +363,8 @@ async fn another_light_under_the_same_name_is_not_the_sign_and_is_not_touched() 
         fs::remove_dir_all(root.path().join("a")).unwrap();
         assert!(sign.ready().is_err());
         led_of(root.path(), "a", &then);
-        let outcomes = [sign.ready(), sign.light().await, sign.check().await, sign.dark().await];
+        // Whose it is, is known from when it was told to shine.
+        let outcomes = [sign.light().await, sign.ready(), sign.check().await, sign.dark().await];
         let Some(another) = another else {
             assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
             continue;
@@ -379,6 +383,23 @@ async fn another_light_under_the_same_name_is_not_the_sign_and_is_not_touched() 
         led_of(root.path(), "a", first);
         sign.light().await.unwrap();
     }
+}
+
+#[tokio::test]
+async fn a_light_whose_name_is_no_text_is_the_sign_and_one_that_tells_nothing_readable_is_darkened() {
+    let root = tempfile::tempdir().unwrap();
+    led_of(root.path(), "a", "");
+    let uevent = root.path().join("a/device/uevent");
+    fs::write(&uevent, b"HID_NAME=Lampe \xc3\nHID_UNIQ=41\n").unwrap();
+    let sign = LedSign::new(root.path(), "a").unwrap();
+    sign.light().await.unwrap();
+    sign.check().await.unwrap();
+    // Not a file any more: an error that is neither "gone" nor "another".
+    fs::remove_file(&uevent).unwrap();
+    fs::create_dir(&uevent).unwrap();
+    assert!(sign.check().await.is_err());
+    sign.dark().await.unwrap();
+    assert_eq!(fs::read_to_string(root.path().join("a/brightness")).unwrap(), "0");
 }
 
 #[tokio::test(start_paused = true)]
