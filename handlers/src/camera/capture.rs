@@ -90,24 +90,25 @@ impl Watch {
 /// One JPEG file of at most `bytes_max` bytes, no larger than `largest`.
 pub(super) fn shoot(source: &dyn Source, watch: &Watch, bytes_max: usize, largest: Bound) -> Result<Vec<u8>, Ended> {
     let mut attempts = 0;
-    let mut unplugged = false;
     loop {
         let fault = match attempt(source, watch) {
             Ok(whole) => return made(whole, watch, bytes_max, largest),
             Err(Ended::Stopped) => return Err(Ended::Stopped),
+            // It was there when the capture began.
+            Err(Ended::Camera(CameraFault::Missing(_))) if attempts > 0 => CameraFault::Unplugged,
             Err(Ended::Camera(fault)) => fault,
         };
         attempts += 1;
         tracing::debug!(camera = source.name(), attempts, %fault, "the camera gave no picture");
         let again = match &fault {
             // Nothing here mends these.
-            CameraFault::Busy | CameraFault::Slow | CameraFault::Forbidden(_) | CameraFault::Unusable(_) => false,
-            // A camera that was pulled out under us is told apart from one that was never there.
-            CameraFault::Missing(_) => unplugged,
+            CameraFault::Missing(_)
+            | CameraFault::Busy
+            | CameraFault::Slow
+            | CameraFault::Forbidden(_)
+            | CameraFault::Unusable(_) => false,
             CameraFault::Unplugged | CameraFault::Silent | CameraFault::Broken(_) | CameraFault::Driver(_) => true,
         };
-        let fault = if unplugged && matches!(fault, CameraFault::Missing(_)) { CameraFault::Unplugged } else { fault };
-        unplugged |= fault == CameraFault::Unplugged;
         if !again || attempts >= ATTEMPTS_MAX || watch.left()?.is_zero() {
             return Err(Ended::Camera(fault));
         }
@@ -117,6 +118,7 @@ pub(super) fn shoot(source: &dyn Source, watch: &Watch, bytes_max: usize, larges
 
 /// The picture as a file, unless it was stopped or its sign was lost meanwhile.
 fn made(whole: Whole, watch: &Watch, bytes_max: usize, largest: Bound) -> Result<Vec<u8>, Ended> {
+    watch.left()?;
     let file = whole.into_jpeg_while(bytes_max, largest, &|| watch.may_make());
     watch.left()?;
     if watch.may_make() { Ok(file?) } else { Err(CameraFault::Slow.into()) }

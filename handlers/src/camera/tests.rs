@@ -8,6 +8,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use wire::Arguments;
 
+use super::colour::Said;
 use super::*;
 use crate::clock::{Clock as _, SystemClock};
 use crate::picture::jpeg;
@@ -454,7 +455,7 @@ fn grey(level: u8) -> Step {
         width: 64,
         height: 48,
         stride: 0,
-        coding: Coding::default(),
+        coding: Coding::of(Said::default(), PixelFormat::Grey),
         bytes,
         damaged: false,
     })

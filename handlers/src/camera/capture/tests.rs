@@ -1,6 +1,7 @@
 //! A capture whose end comes while its last frame is looked at, or while the picture is made.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+use super::super::colour::{Coding, Said};
 use super::super::{CameraSetup, Frame, PixelFormat, Post};
 use super::*;
 use crate::picture::jpeg;
@@ -54,7 +55,7 @@ fn raw() -> Frame {
         width: 64,
         height: 48,
         stride: 0,
-        coding: super::super::Coding::default(),
+        coding: Coding::of(Said::default(), PixelFormat::Grey),
         bytes,
         damaged: false,
     }
