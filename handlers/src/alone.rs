@@ -60,8 +60,22 @@ pub(crate) fn in_one_group(command: &mut Command) -> io::Result<()> {
     Ok(())
 }
 
+/// Whether there is such a filter for this processor.
+///
+/// # Errors
+/// When there is none.
+pub(crate) fn can_be_in_one_group() -> io::Result<()> {
+    group_filter().map(drop).map_err(io::Error::other)
+}
+
 fn group_filter() -> Result<BpfProgram, seccompiler::BackendError> {
-    let rules = BTreeMap::from([(libc::SYS_setsid, Vec::new()), (libc::SYS_setpgid, Vec::new())]);
+    /// `__X32_SYSCALL_BIT`: some kernels for x86-64 take the same calls under a second number.
+    const SECOND_NUMBER: libc::c_long = 0x4000_0000;
+    let mut refused = vec![libc::SYS_setsid, libc::SYS_setpgid];
+    if cfg!(target_arch = "x86_64") {
+        refused.extend([libc::SYS_setsid | SECOND_NUMBER, libc::SYS_setpgid | SECOND_NUMBER]);
+    }
+    let rules: BTreeMap<_, _> = refused.into_iter().map(|number| (number, Vec::new())).collect();
     let refuse = SeccompAction::Errno(libc::EPERM.unsigned_abs());
     let processor = TargetArch::try_from(std::env::consts::ARCH)?;
     SeccompFilter::new(rules, SeccompAction::Allow, refuse, processor)?.try_into()

@@ -265,6 +265,9 @@ fn in_words(status: ExitStatus) -> String {
         (_, Some(libc::SIGXCPU)) => "used up its processor time".to_owned(),
         (_, Some(libc::SIGXFSZ)) => "wrote a file that was too long".to_owned(),
         (_, Some(libc::SIGKILL)) => "was killed (for its processor time, its memory, or by someone)".to_owned(),
+        (_, Some(libc::SIGSYS)) => {
+            "was refused by the kernel: it is no program for this processor's own word size (signal 31)".to_owned()
+        }
         (_, Some(libc::SIGABRT)) => "crashed: it aborted (signal 6)".to_owned(),
         (_, Some(signal)) => format!("crashed: it died of signal {signal}"),
         (Some(code), None) => format!("ended with code {code}"),

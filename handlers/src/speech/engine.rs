@@ -89,6 +89,14 @@ impl SpeechEngine {
         Self { choice, limits }
     }
 
+    /// Its program, as `speech.command` names it first.
+    pub fn program_name(&self) -> String {
+        match &self.choice {
+            EngineChoice::Espeak { .. } => ESPEAK.to_owned(),
+            EngineChoice::Command { program, .. } => visible(program),
+        }
+    }
+
     fn program(&self) -> Result<Program, SpeechFault> {
         match &self.choice {
             EngineChoice::Espeak { voice } => {
@@ -136,14 +144,15 @@ fn find(program: &str) -> Option<PathBuf> {
 impl Speech for SpeechEngine {
     fn describe(&self) -> String {
         match &self.choice {
-            EngineChoice::Espeak { voice: None } => ESPEAK.to_owned(),
             EngineChoice::Espeak { voice: Some(voice) } => format!("{ESPEAK}, voice {voice}"),
-            EngineChoice::Command { program, .. } => visible(program),
+            EngineChoice::Espeak { voice: None } | EngineChoice::Command { .. } => self.program_name(),
         }
     }
 
     fn ready(&self) -> Result<(), SpeechFault> {
-        self.program().map(drop)
+        let program = self.program()?;
+        crate::alone::can_be_in_one_group()
+            .map_err(|error| SpeechFault::Unstarted { engine: program.name(), why: error.to_string() })
     }
 
     fn speak(&self, text: &str, stop: CancellationToken) -> BoxFuture<'static, Result<Spoken, SpeechFault>> {

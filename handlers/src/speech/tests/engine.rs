@@ -179,16 +179,20 @@ async fn what_an_engine_started_dies_with_it_and_does_not_hold_up_the_sound() {
 /// With and without the program that would take it out of its engine's process group.
 #[tokio::test]
 async fn what_an_engine_started_cannot_leave_its_group_and_outlive_it() {
-    for away in ["", "setsid", "setsid --fork", "bash -mc '\"$@\" & wait' -"] {
+    let control = Command::new("setsid").arg("true").status().unwrap();
+    assert!(control.success(), "outside an engine it does what it is for");
+    for away in ["", "setsid", "setsid --fork --wait", "bash -mc '\"$@\" & wait' -"] {
         let room = Room::new();
+        // Waits for the first that is known: it runs, or what would have started it ended with an error.
         let line = format!(
-            "{away} sh -c 'echo $$ >'$ROOM'/away; sleep 300' & cat $SOUND; sleep 0.3; [ -s $ROOM/away ] || echo 0 >$ROOM/away"
+            "{{ {away} sh -c 'echo $$ >'$ROOM'/away; sleep 300' || echo refused >$ROOM/away; }} & cat $SOUND; \
+             while ! [ -s $ROOM/away ]; do sleep 0.05; done"
         );
         let spoken = room.speak(&line, "x").await.unwrap();
         assert_eq!(spoken.pcm.duration(), Duration::from_secs(1), "{away}");
-        let never = room.read("away") == "0\n";
-        assert_eq!(never, away.starts_with("setsid"), "{away}: refused before it runs anything");
-        if !never {
+        let refused = room.read("away") == "refused\n";
+        assert_eq!(refused, away.starts_with("setsid"), "{away}: refused before it runs anything");
+        if !refused {
             gone(&room.process("away"));
         }
     }
