@@ -125,7 +125,7 @@ pub const KEYS: &[Key] = &[
         unset: "the default sound card",
         meaning: &[
             "The sound card to hear with, by its name as latchkeyd hardware prints it: usb:VENDOR:PRODUCT,SERIAL=…,DEV=0 for a card on USB, or",
-            "with PORT=… the one that is plugged in there; plughw:CARD=NAME,DEV=0 for any other. Another card never takes its place.",
+            "with PORT=… the one that is plugged in there; plughw:CARD=NAME,DEV=0 for any other. A card that says or has another name never takes its place.",
         ],
     },
     Key {

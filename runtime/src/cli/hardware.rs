@@ -106,7 +106,7 @@ fn of_cards(settings: &Settings, cards: &[Card]) -> Vec<Thing> {
         let things = cards.iter().filter(move |card| can(card)).map(move |card| Thing {
             kind,
             id: card.id.clone(),
-            name: card.name.clone(),
+            name: by_port(card),
             setting: kind.in_words().1,
             in_use: card.id == wanted || card.also.contains(&wanted),
             problem: None,
@@ -118,12 +118,21 @@ fn of_cards(settings: &Settings, cards: &[Card]) -> Vec<Thing> {
     things
 }
 
+/// What people call a card, and its name by its port where it has one by what it says too: the one serves when it is plugged in elsewhere,
+/// the other when its maker gave all of a kind one serial number.
+fn by_port(card: &Card) -> String {
+    match card.also.iter().find(|name| name.contains(",PORT=")) {
+        Some(port) => format!("{}, by its port {port}", card.name),
+        None => card.name.clone(),
+    }
+}
+
 /// The engine that is used without a setting, and the one that a setting names.
 fn engines(settings: &Settings) -> Vec<Thing> {
     let named = settings.speech.command.is_some();
     let thing = |engine: &SpeechEngine, name: &str, in_use| Thing {
         kind: Kind::Speech,
-        id: engine.describe(),
+        id: engine.program_name(),
         name: name.to_owned(),
         setting: Kind::Speech.in_words().1,
         in_use,
@@ -135,7 +144,10 @@ fn engines(settings: &Settings) -> Vec<Thing> {
         things.push(thing(&speech_of(settings), "named by speech.command", true));
         things.push(thing(&unset, "used where speech.command is not set", false));
     } else {
-        things.push(thing(&speech_of(settings), "used because speech.command is not set", true));
+        let voice =
+            settings.speech.voice.as_ref().map_or_else(String::new, |voice| format!(", with the voice {voice}"));
+        let name = format!("used because speech.command is not set{voice}");
+        things.push(thing(&speech_of(settings), &name, true));
     }
     things
 }
@@ -303,7 +315,9 @@ mod tests {
         };
         let espeak = told(&[]);
         assert_eq!((espeak.len(), espeak[0].0.as_str(), espeak[0].1), (1, "espeak-ng", true));
-        assert_eq!(told(&["speech.voice=de"])[0].0, "espeak-ng, voice de");
+        assert_eq!(told(&["speech.voice=de"])[0].0, "espeak-ng");
+        let german = engines(&settings(&["speech.voice=de"]));
+        assert_eq!(german[0].name, "used because speech.command is not set, with the voice de");
         let named = told(&["speech.command=[\"/bin/sh\", \"-c\", \"x\"]"]);
         assert_eq!(named[0], ("/bin/sh".to_owned(), true, false));
         assert_eq!((named[1].0.as_str(), named[1].1), ("espeak-ng", false));
@@ -347,5 +361,8 @@ mod tests {
             let marked: Vec<&str> = things.iter().filter(|one| one.in_use).map(|one| one.id.as_str()).collect();
             assert_eq!(&marked, in_use, "{sets:?}");
         }
+        let port = "usb:0d8c:0014,PORT=pci-0000:00:14.0-usbv2-0:2:1.0,DEV=0";
+        let things = of_cards(&settings(&[]), &[card(webcam, &[port, "plughw:CARD=Webcam,DEV=0"], true, false)]);
+        assert_eq!(things[0].name, format!("{webcam}, by its port {port}"));
     }
 }

@@ -40,7 +40,8 @@ pub(super) struct KernelCard {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct UsbPlace {
     kind: UsbKind,
-    port: UsbMark,
+    /// None where nothing lasting is known of the way to it.
+    port: Option<UsbMark>,
     /// The folder of the USB device. Its serial number is read only when it is needed, since the kernel lets that wait while the device
     /// is being set up.
     folder: PathBuf,
@@ -55,7 +56,7 @@ impl UsbPlace {
     fn has(&self, name: &UsbCard) -> bool {
         self.kind == name.kind
             && match &name.mark {
-                UsbMark::Port(_) => self.port == name.mark,
+                UsbMark::Port(_) => self.port.as_ref() == Some(&name.mark),
                 UsbMark::Serial(_) => self.serial().as_ref() == Some(&name.mark),
             }
     }
@@ -148,7 +149,7 @@ pub(super) fn names(cards: &[KernelCard], card: &KernelCard, device: u32) -> Nam
     let mut names: Vec<String> = usb
         .serial()
         .into_iter()
-        .chain([usb.port.clone()])
+        .chain(usb.port.clone())
         .map(name)
         .filter(alone)
         .map(|name| name.to_string())
@@ -172,32 +173,37 @@ impl KernelCard {
 
 /// The USB device that a card is a part of, and where it is plugged in.
 fn usb(part: &Path) -> Option<UsbPlace> {
-    let text = |file: PathBuf| Some(String::from_utf8(read(&file)?).ok()?.trim().to_owned());
     let (folder, kind) = part.ancestors().find_map(|folder| {
-        let kind = UsbKind::spelled(&text(folder.join("idVendor"))?, &text(folder.join("idProduct"))?)?;
+        let kind = UsbKind::spelled(&text(&folder.join("idVendor"))?, &text(&folder.join("idProduct"))?)?;
         Some((folder, kind))
     })?;
+    Some(UsbPlace { kind, port: port(part, folder), folder: folder.to_owned() })
+}
+
+/// Where a part of the USB device in `folder` is plugged in.
+fn port(part: &Path, folder: &Path) -> Option<UsbMark> {
     // `1-2.4:1.0` is the first part of what is plugged into port 4 of the hub at port 2. The number before it is the bus's, dealt anew at
     // each start; the controller that has the bus stands in its place.
     let ports = part.file_name()?.to_str()?.split_once('-')?.1;
     let hub =
         folder.ancestors().find(|folder| folder.file_name().is_some_and(|name| is_bus(&name.to_string_lossy())))?;
     // The two buses of one controller, of USB 2 and 3, number their ports alike.
-    let version = text(hub.join("version")).and_then(|text| text.chars().next()).filter(char::is_ascii_digit);
+    let version = text(&hub.join("version")).and_then(|text| text.chars().next()).filter(char::is_ascii_digit);
     let bus = version.map_or_else(|| "usb".to_owned(), |version| format!("usbv{version}"));
-    let port = identity::of_port(&format!("{}-{bus}-0:{ports}", controller(hub.parent()?)?));
-    Some(UsbPlace { kind, port, folder: folder.to_owned() })
+    Some(identity::of_port(&format!("{}-{bus}-0:{ports}", controller(hub.parent()?)?)))
 }
 
-/// The lasting name of a USB controller, as udev spells it: `pci-0000:00:14.0`.
+/// The lasting name of a USB controller, as udev spells it: `pci-0000:00:14.0`. Nothing where it has none.
 fn controller(folder: &Path) -> Option<String> {
-    let name = folder.file_name()?.to_str()?;
-    let Ok(link) = fs::read_link(folder.join("subsystem")) else { return Some(name.to_owned()) };
-    let subsystem = link.file_name()?.to_str()?.to_owned();
-    // `xhci-hcd.0.auto` has its number by the order at this start; what it belongs to has an address.
-    let above = folder.parent().filter(|_| name.ends_with(".auto"));
-    let lasting = above.and_then(|above| above.file_name()?.to_str()).filter(|above| above.contains('.'));
-    Some(format!("{subsystem}-{}", lasting.unwrap_or(name)))
+    // `xhci-hcd.0.auto` has its number by the order at this start, and so has a `dwc3.1.auto` above it; what they belong to has an address.
+    let lasting = folder.ancestors().find(|folder| folder.extension().is_none_or(|end| end != "auto"))?;
+    let name = lasting.file_name()?.to_str()?;
+    let subsystem = fs::read_link(lasting.join("subsystem")).ok();
+    match subsystem.as_deref().and_then(Path::file_name) {
+        Some(subsystem) => Some(format!("{}-{name}", subsystem.to_str()?)),
+        // Above the last of them is a folder that is no device, whatever it is called.
+        None => (lasting == folder).then(|| name.to_owned()),
+    }
 }
 
 /// `usb1`: the hub that a controller itself is.
@@ -210,6 +216,10 @@ fn is_bus(name: &str) -> bool {
 fn number(name: &str) -> Option<u32> {
     let number = name.strip_prefix("card")?;
     number.bytes().all(|byte| byte.is_ascii_digit()).then(|| number.parse().ok()).flatten()
+}
+
+fn text(file: &Path) -> Option<String> {
+    Some(String::from_utf8(read(file)?).ok()?.trim().to_owned())
 }
 
 fn read(file: &Path) -> Option<Vec<u8>> {

@@ -42,9 +42,9 @@ pub(super) fn recording(card: &str) -> CardRecording {
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "a sample is a whole number")]
-pub(super) fn pcm(seconds: usize) -> Pcm {
-    let samples = tone(PITCH_HZ, RATE_HZ, seconds * usize::try_from(RATE_HZ).unwrap());
-    Pcm { rate_hz: RATE_HZ, samples: samples.iter().map(|sample| (sample * 32_767.0) as i16).collect() }
+pub(super) fn pcm(rate_hz: u32, seconds: usize) -> Pcm {
+    let samples = tone(PITCH_HZ, rate_hz, seconds * usize::try_from(rate_hz).unwrap());
+    Pcm { rate_hz, samples: samples.iter().map(|sample| (sample * 32_767.0) as i16).collect() }
 }
 
 fn command(verb: &str, card: &str) {
@@ -61,10 +61,10 @@ impl Drop for PulledOut {
 }
 
 /// Plays in a thread of its own.
-pub(super) fn playing(card: &str, seconds: usize) -> (JoinHandle<Result<(), SoundFault>>, CancellationToken) {
+pub(super) fn playing(card: &str, pcm: Pcm) -> (JoinHandle<Result<(), SoundFault>>, CancellationToken) {
     let (playback, stop) = (playback(card), CancellationToken::new());
     let heard = stop.clone();
-    (thread::spawn(move || playback.play(&pcm(seconds), &heard)), stop)
+    (thread::spawn(move || playback.play(&pcm, &heard)), stop)
 }
 
 /// What is heard, from the first loud piece on, until `enough` samples of it came.
@@ -84,19 +84,18 @@ pub(super) fn record(stream: &mut dyn RecordingStream, enough: usize) -> Vec<f32
 pub(super) fn gap_free(samples: &[f32], rate_hz: u32) -> Option<&[f32]> {
     let rate = usize::try_from(rate_hz).unwrap();
     let (half, piece) = (rate / 2, rate / 100);
-    let wavers = |window: &[f32]| {
-        let levels = window.chunks_exact(piece).map(|piece| (loudness(piece) - LOUDNESS).abs());
-        levels.fold(0.0, f64::max)
-    };
-    let best = samples.windows(half).step_by(piece).min_by(|a, b| wavers(a).total_cmp(&wavers(b)))?;
-    (wavers(best) < LOUDNESS / 2.0).then_some(best)
+    // Each hundredth is weighed once: the machine is slow.
+    let wavers: Vec<f64> = samples.chunks_exact(piece).map(|piece| (loudness(piece) - LOUDNESS).abs()).collect();
+    let windows = wavers.windows(half / piece).map(|window| window.iter().copied().fold(0.0, f64::max));
+    let (at, most) = windows.enumerate().min_by(|(_, a), (_, b)| a.total_cmp(b))?;
+    (most < LOUDNESS / 2.0).then(|| samples.get(at * piece..at * piece + half)).flatten()
 }
 
 fn hears_the_tone() {
     // A card is not emulated: its time goes on while the machine's stands still, so a loaded one may have gaps everywhere.
     let heard = (0..ATTEMPTS_MAX).find_map(|_| {
         let mut stream = recording(HEARD).open().unwrap();
-        let (player, _stop) = playing(PLAYED, 4);
+        let (player, _stop) = playing(PLAYED, pcm(RATE_HZ, 4));
         let rate_hz = stream.rate_hz();
         let samples = record(&mut *stream, 3 * usize::try_from(rate_hz).unwrap());
         player.join().unwrap().unwrap();
@@ -126,7 +125,7 @@ fn a_tone_that_is_played_into_a_real_card_is_heard_from_it() {
 fn a_card_pulled_out_while_it_plays_and_records_is_unplugged_costs_nothing_and_works_when_it_is_back() {
     let before = cards();
     let mut stream = recording(HEARD).open().unwrap();
-    let (player, _stop) = playing(PLAYED, 10);
+    let (player, _stop) = playing(PLAYED, pcm(RATE_HZ, 10));
     record(&mut *stream, 4000);
     let pulled_out = PulledOut(vec![CARD]);
     // The kernel waits in this until everybody has closed the card.
@@ -145,7 +144,7 @@ fn a_card_pulled_out_while_it_plays_and_records_is_unplugged_costs_nothing_and_w
     pulling.join().unwrap();
     let gone = [playback(PLAYED).ready().unwrap_err(), recording(HEARD).ready().unwrap_err()];
     assert!(gone.iter().all(|fault| matches!(fault, SoundFault::Missing(_))), "{gone:?}");
-    let fault = playback(PLAYED).play(&pcm(1), &CancellationToken::new()).unwrap_err();
+    let fault = playback(PLAYED).play(&pcm(RATE_HZ, 1), &CancellationToken::new()).unwrap_err();
     assert!(matches!(fault, SoundFault::Missing(_)), "{fault}");
     let (idle, idle_used) = (Instant::now(), used());
     thread::sleep(Duration::from_secs(2));
@@ -166,17 +165,17 @@ fn a_card_that_another_one_plays_on_or_records_from_is_busy() {
     drop(holder);
     recording(SINGLE).open().unwrap();
 
-    let (player, stop) = playing(SINGLE, 10);
+    let (player, stop) = playing(SINGLE, pcm(RATE_HZ, 10));
     // Open alone is not enough: it is opened for a moment to be asked what it offers.
     while !fs::read_to_string(SINGLE_PLAYS).unwrap().contains("RUNNING") {
         assert!(began.elapsed() < SOON, "nobody has it");
         thread::sleep(Duration::from_millis(20));
     }
-    let held = playback(SINGLE).play(&pcm(1), &CancellationToken::new()).unwrap_err();
+    let held = playback(SINGLE).play(&pcm(RATE_HZ, 1), &CancellationToken::new()).unwrap_err();
     assert_eq!(held, SoundFault::Busy);
     stop.cancel();
     assert_eq!(player.join().unwrap(), Err(SoundFault::Stopped));
-    playback(SINGLE).play(&pcm(1), &CancellationToken::new()).unwrap();
+    playback(SINGLE).play(&pcm(RATE_HZ, 1), &CancellationToken::new()).unwrap();
 }
 
 #[test]
@@ -190,13 +189,13 @@ fn without_any_card_there_is_no_sound_and_one_that_comes_later_is_used() {
     let faults = [
         playback.ready().unwrap_err(),
         recording.ready().unwrap_err(),
-        playback.play(&pcm(1), &CancellationToken::new()).unwrap_err(),
+        playback.play(&pcm(RATE_HZ, 1), &CancellationToken::new()).unwrap_err(),
         recording.open().map(|_| ()).unwrap_err(),
     ];
     assert!(faults.iter().all(|fault| matches!(fault, SoundFault::Missing(_))), "{out}, {hear}: {faults:?}");
     drop(pulled_out);
     // That the default card could not be opened is believed for some seconds, by whoever only asks; whoever uses it tries at once.
-    playback.play(&pcm(1), &CancellationToken::new()).unwrap();
+    playback.play(&pcm(RATE_HZ, 1), &CancellationToken::new()).unwrap();
     recording.open().unwrap().next(SOON).unwrap();
     playback.ready().unwrap();
     recording.ready().unwrap();

@@ -16,6 +16,7 @@ use super::*;
 use crate::sound::measure::pitch_hz;
 use crate::sound::{Playback as _, Recording as _};
 
+/// The card's own: the emulated processor takes a second to make a second of another.
 const RATE_HZ: u32 = 48_000;
 const SERIAL: &str = "0041";
 const OTHER_SERIAL: &str = "0042";
@@ -81,7 +82,7 @@ impl Drop for SoundCard {
 fn plays_on(name: &str, card: &SoundCard) {
     let pitch = (0..ATTEMPTS_MAX).find_map(|_| {
         let from = card.played().len();
-        playback(name).play(&pcm(2), &CancellationToken::new()).unwrap();
+        playback(name).play(&pcm(RATE_HZ, 2), &CancellationToken::new()).unwrap();
         let played = card.played().split_off(from);
         gap_free(&played, RATE_HZ).map(|best| pitch_hz(best, RATE_HZ))
     });
@@ -106,7 +107,7 @@ fn is_gone(name: &str) {
     let faults = [
         playback(name).ready().unwrap_err(),
         recording(name).ready().unwrap_err(),
-        playback(name).play(&pcm(1), &CancellationToken::new()).unwrap_err(),
+        playback(name).play(&pcm(RATE_HZ, 1), &CancellationToken::new()).unwrap_err(),
         recording(name).open().map(|_| ()).unwrap_err(),
     ];
     assert!(faults.iter().all(|fault| matches!(fault, SoundFault::Missing(_))), "{name}: {faults:?}");
@@ -144,7 +145,7 @@ fn v6_a_card_is_found_by_its_serial_number_and_another_of_its_kind_never_takes_i
 fn v6_two_cards_with_one_serial_number_are_told_apart_by_their_ports() {
     let cards = [HEARS_HZ, OTHER_HEARS_HZ].map(|hears_hz| SoundCard::plug_in(SERIAL, hears_hz));
     let shared = format!("usb:1209:0002,SERIAL={SERIAL}");
-    let fault = playback(&shared).play(&pcm(1), &CancellationToken::new()).unwrap_err();
+    let fault = playback(&shared).play(&pcm(RATE_HZ, 1), &CancellationToken::new()).unwrap_err();
     let SoundFault::Ambiguous(said) = &fault else { panic!("{fault:?}") };
     assert!(recording(&shared).open().is_err(), "recorded from one of the two");
     assert!(cards.iter().all(|card| !card.was_used()), "played on one of the two");
@@ -162,8 +163,7 @@ fn a5_a_card_whose_cable_is_pulled_out_while_it_plays_and_records_is_unplugged()
     let card = SoundCard::plug_in(SERIAL, HEARS_HZ);
     let name = card.names().remove(0);
     let mut stream = recording(&name).open().unwrap();
-    // The emulated processor takes a second to make a second for a card of another rate.
-    let (player, _stop) = playing(&name, 6);
+    let (player, _stop) = playing(&name, pcm(RATE_HZ, 10));
     record(&mut *stream, 4_000);
     let began = Instant::now();
     while card.played().iter().all(|sample| *sample == 0.0) {

@@ -114,6 +114,29 @@ fn a_card_without_a_serial_number_is_found_by_its_port() {
 }
 
 #[test]
+fn a_controller_that_is_numbered_by_the_order_at_the_start_has_the_name_of_what_has_an_address_or_none() {
+    let rows = [
+        ("pci0000:00/0000:00:0d.1/dwc3.0.auto/xhci-hcd.1.auto", Some("pci-0000:00:0d.1")),
+        ("platform/fe380000.usb/xhci-hcd.0.auto", Some("platform-fe380000.usb")),
+        ("platform/vhci_hcd.0", Some("platform-vhci_hcd.0")),
+        ("bare", Some("bare")),
+        ("nothing/xhci-hcd.2.auto", None),
+    ];
+    let tree = Tree::new();
+    for (folder, subsystem) in
+        [("pci0000:00/0000:00:0d.1", "pci"), ("platform/fe380000.usb", "platform"), ("platform/vhci_hcd.0", "platform")]
+    {
+        tree.file(&format!("sys/devices/{folder}/.keep"), b"");
+        tree.file(&format!("sys/bus/{subsystem}/.keep"), b"");
+        let link = tree.path(&format!("sys/devices/{folder}/subsystem"));
+        symlink(tree.path(&format!("sys/bus/{subsystem}")), link).unwrap();
+    }
+    for (folder, name) in rows {
+        assert_eq!(controller(&tree.path(&format!("sys/devices/{folder}"))).as_deref(), name, "{folder}");
+    }
+}
+
+#[test]
 fn a_serial_number_that_two_cards_have_is_neither_s_name() {
     let tree = Tree::new();
     tree.plug_usb(0, "Device", "1-2", Some(b"A"));
