@@ -13,10 +13,10 @@ demo: ## build, start a simulated device, claim it, take pictures, show a text, 
 	@scripts/setup.sh build
 	@scripts/demo.sh
 
-test: ## everything CI runs: format, lints, build, all tests, the camera in a virtual machine
+test: ## everything CI runs: format, lints, build, all tests, and those in the virtual machine
 	@scripts/test.sh
 
-test-vm: ## only the virtual machine: real cameras, a real LED and real sound cards, with their faults
+test-vm: ## only the virtual machine: cameras, lights, sound cards and a GPIO line of a real kernel, with their faults
 	@scripts/setup.sh test
 	@cargo build --locked --workspace --all-targets # as `make test` builds, so that neither rebuilds what the other built
 	@scripts/test-vm.sh

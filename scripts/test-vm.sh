@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# test-vm.sh: the two programs with a real V4L2 camera and a real LED, in a throw-away virtual machine (scripts/vm.sh), and then the
-# adapters' own tests against the faults of real cameras and sound cards. What happens in it is told by tests/src/bin/vm_guest, by
-# handlers/src/camera/{vivid,webcam} and by handlers/src/sound/card/{loopback,usb}.rs. Needs the built programs, in LATCHKEY_BIN_DIR or target/debug, and the tests of `handlers` beside them.
+# test-vm.sh: the two programs with cameras, lights, sound cards and a GPIO line of a real kernel, in a throw-away virtual machine
+# (scripts/vm.sh), and then the adapters' own tests against the faults of such cameras and sound cards. What happens in it is told by
+# tests/src/bin/vm_guest, by handlers/src/camera/{vivid,webcam} and by handlers/src/sound/card/{loopback,usb}.rs. Needs the built programs,
+# in LATCHKEY_BIN_DIR or target/debug, and the tests of `handlers` beside them.
 # Where this computer cannot run the machine it says why in LATCHKEY_SKIPS and ends well; with CI=true that is a failure.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 BIN=${LATCHKEY_BIN_DIR:-${CARGO_TARGET_DIR:-target}/debug}
-TIMEOUT_S=900 # about two minutes on two emulated processors; the rest is for loaded machines
+TIMEOUT_S=1800 # five to nine minutes on two emulated processors; the rest is for loaded machines
 
 end() { printf 'test-vm: %s\n' "$*"; }
 

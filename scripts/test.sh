@@ -75,7 +75,7 @@ fi
 step 'examples in the documentation'
 watch doc-tests '^(test result:|error|test .*FAILED)' cargo test --locked --workspace --no-fail-fast --doc
 
-step 'virtual machine: real cameras, a real LED, real sound cards'
+step 'virtual machine: cameras, lights, sound cards and a GPIO line of a real kernel'
 watch vm '^test-vm: ' scripts/test-vm.sh
 
 finish
