@@ -357,8 +357,7 @@ async fn follow_through(inner: Arc<Inner>, now: FolderNow) -> Vec<RefusedHandler
 
 /// Gives healthy capabilities the moment they need to start; one that hangs holds up nobody.
 pub(crate) async fn settle<'a>(board: &Board, paths: impl Iterator<Item = &'a str> + Clone, limit: Duration) {
-    let mut tree = board.watch();
-    let up = tree.wait_for(|_| {
+    let up = board.until(|board| {
         paths.clone().all(|path| board.state_of(path).is_some_and(|state| state != NodeState::Restarting))
     });
     drop(tokio::time::timeout(limit, up).await);

@@ -143,8 +143,7 @@ fn add(root: &ActorRef<Supervise>, children: Vec<Child>) {
 
 /// Waits until parts are at work; one that is given up, or takes too long, stops the start.
 async fn wait_for(board: &Board, paths: &[&str]) -> Result<(), GrowError> {
-    let mut tree = board.watch();
-    let up = tree.wait_for(|_| {
+    let up = board.until(|board| {
         paths.iter().all(|path| matches!(board.state_of(path), Some(NodeState::Running | NodeState::Unavailable)))
     });
     let in_time = tokio::time::timeout(START_MAX, up).await.is_ok();

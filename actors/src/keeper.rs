@@ -253,8 +253,7 @@ async fn restart(inner: &Inner, name: &str) -> Reply {
     if !inner.renew(installation).await {
         return failed(FailCode::NotNow, format!("{name} cannot be restarted now; look at: latchkeyd status"));
     }
-    let mut tree = inner.board.watch();
-    let settled = tree.wait_for(|_| installation.post.state() != Some(NodeState::Restarting));
+    let settled = inner.board.until(|_| installation.post.state() != Some(NodeState::Restarting));
     drop(tokio::time::timeout(RESTART_MAX, settled).await);
     if installation.post.state() == Some(NodeState::Running) {
         return Reply::Done { message: format!("{name} was started again.") };

@@ -102,6 +102,8 @@ struct Publishing {
     lately: AtomicBool,
     /// Something changed since the last one.
     due: AtomicBool,
+    /// Told of every change at once, for those who wait for one thing.
+    changes: watch::Sender<()>,
 }
 
 impl Board {
@@ -112,6 +114,13 @@ impl Board {
 
     pub(crate) fn watch(&self) -> watch::Receiver<Tree> {
         self.sender.subscribe()
+    }
+
+    /// Waits until it is so. Looks after each change, whether or not that is published yet.
+    pub(crate) async fn until(&self, so: impl Fn(&Self) -> bool) {
+        let mut changes = self.publishing.changes.subscribe();
+        // The sender lives as long as this board.
+        drop(changes.wait_for(|()| so(self)).await);
     }
 
     /// Puts a node into the tree, after those that are there.
@@ -168,6 +177,7 @@ impl Board {
 
     /// Publishes at once after a rest, and otherwise once for everything that changes within [`BURST`].
     fn publish_soon(&self) {
+        self.publishing.changes.send_replace(());
         self.publishing.due.store(true, Ordering::SeqCst);
         if self.publishing.lately.swap(true, Ordering::SeqCst) {
             return;
@@ -428,5 +438,21 @@ mod tests {
         assert!(!tree.has_changed().unwrap(), "and then there is rest");
         board.state("capabilities/custom/7", NodeState::Running, None);
         assert!(tree.has_changed().unwrap(), "after a rest a change is told at once");
+    }
+
+    /// A device starts faster for it: each of its steps waits for the one before.
+    #[tokio::test(start_paused = true)]
+    async fn whoever_waits_for_one_thing_need_not_wait_until_it_is_published() {
+        let board = Board::new();
+        board.plant("store");
+        let began = tokio::time::Instant::now();
+        let runs = |board: &Board| board.state_of("store") == Some(NodeState::Running);
+        let start = async {
+            tokio::task::yield_now().await;
+            board.state("store", NodeState::Running, None);
+        };
+        tokio::join!(board.until(runs), start);
+        assert_eq!(began.elapsed(), Duration::ZERO, "the publication comes later");
+        board.until(|board| board.state_of("store").is_some()).await;
     }
 }
