@@ -116,11 +116,12 @@ impl Board {
         self.sender.subscribe()
     }
 
-    /// Waits until it is so. Looks after each change, whether or not that is published yet.
+    /// Waits until it is so, and publishes that. Looks after each change, whether or not it is published yet.
     pub(crate) async fn until(&self, so: impl Fn(&Self) -> bool) {
         let mut changes = self.publishing.changes.subscribe();
         // The sender lives as long as this board.
         drop(changes.wait_for(|()| so(self)).await);
+        self.publish();
     }
 
     /// Puts a node into the tree, after those that are there.
@@ -452,7 +453,8 @@ mod tests {
             board.state("store", NodeState::Running, None);
         };
         tokio::join!(board.until(runs), start);
-        assert_eq!(began.elapsed(), Duration::ZERO, "the publication comes later");
+        assert_eq!(began.elapsed(), Duration::ZERO);
+        assert_eq!(board.watch().borrow().root.find("store").unwrap().state, NodeState::Running, "it is told too");
         board.until(|board| board.state_of("store").is_some()).await;
     }
 }
