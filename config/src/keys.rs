@@ -125,7 +125,7 @@ pub const KEYS: &[Key] = &[
         unset: "the default sound card",
         meaning: &[
             "The sound card to hear with, by its name as latchkeyd hardware prints it: usb:VENDOR:PRODUCT,SERIAL=…,DEV=0 for a card on USB, or",
-            "with PORT=… the one that is plugged in there; plughw:CARD=NAME,DEV=0 for any other. A card that says or has another name never takes its place.",
+            "with PORT=… the one that is plugged in there; plughw:CARD=NAME,DEV=0 for any other. A usb: name never leads to another card; plughw: leads to whichever card has that name now.",
         ],
     },
     Key {

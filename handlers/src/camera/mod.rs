@@ -189,7 +189,7 @@ pub enum CameraFault {
     #[error("the camera sends broken pictures: {0}")]
     Broken(String),
     /// What it sends, or the picture that has to be made of it, takes more time than there is.
-    #[error("the camera's pictures take too long to work through")]
+    #[error("the camera's pictures take too long to work through; a smaller camera.size may help")]
     Slow,
     /// We may not open it.
     #[error("{0}")]

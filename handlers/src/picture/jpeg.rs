@@ -44,7 +44,7 @@ pub(crate) fn whole(frame: &[u8]) -> Result<Cow<'_, [u8]>, String> {
     for segment in Walk::new(frame)? {
         let segment = segment?;
         match segment.marker {
-            SOF2 => return Err("it is progressive, which no camera sends".to_owned()),
+            SOF2 => return Err("it is progressive JPEG, which is not taken from a camera".to_owned()),
             DHT => tables |= scan.is_none(),
             SOS => scan = scan.or(Some(segment.start)),
             EOI => {
@@ -202,7 +202,7 @@ pub(crate) mod tests {
             encoder.encode(&picture(64, 48), 64, 48, ColorType::Rgb).unwrap();
             file
         };
-        assert_eq!(whole(&of(true)).unwrap_err(), "it is progressive, which no camera sends");
+        assert_eq!(whole(&of(true)).unwrap_err(), "it is progressive JPEG, which is not taken from a camera");
         look(&of(true)).unwrap();
         whole(&of(false)).unwrap();
     }

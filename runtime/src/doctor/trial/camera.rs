@@ -57,6 +57,7 @@ fn broken(why: &str, user: &str) -> Finding {
         None if why.contains("not connected") || why.contains("no camera") || why.contains("not a camera") => {
             (why, "latchkeyd hardware")
         }
+        None if why.contains("too long to work through") => (why, "latchkeyd config show"),
         None if why.contains("hangs in") || why.contains("crashed") => (why, "systemctl restart latchkeyd"),
         None if why.contains("at this moment") => (why, "latchkeyd doctor camera"),
         None => (why, "journalctl --dmesg --lines=50"),

@@ -151,6 +151,8 @@ fn broken(part: Part, why: &str, user: &str) -> Finding {
         None if why.contains("not connected") || why.contains("no sound card") || why.contains("there is no") => {
             (why, "latchkeyd hardware")
         }
+        // Several cards; the words say what to write instead.
+        None if why.contains("have the name") => (why, "latchkeyd hardware"),
         None if why.contains("hangs in") || why.contains("crashed") => (why, "systemctl restart latchkeyd"),
         None if why.contains("at this moment") => (why, "latchkeyd doctor microphone"),
         None => (why, "journalctl --dmesg --lines=50"),
